@@ -1,0 +1,149 @@
+"""Write a mesh into a traced graph: shardings on its parameters and pins, donation on what the step overwrites.
+
+The result is the HLO that torch_xla's own SPMD mode would have made with that mesh, with no limit on the number of chips, and
+`xla_sim compile` reads it like any other graph. Field numbers are those of xla/service/hlo.proto and xla/xla_data.proto; fields
+that are not declared here pass through untouched.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import json
+from typing import Any, Dict, Mapping, Tuple
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+from .fit_plan import Plan, Tensor
+from .sharding import Mesh, Sharding, ShardingError, Spec, assign, check_axes_used, check_batch, to_sharding
+
+PIN = "xla_sim.pin:"
+_FIELDS: Dict[str, Dict[str, Tuple[int, str, bool]]] = {  # message: {field: (number, type, repeated)}
+    "Module": {"computations": (3, "Computation", True), "entry_computation_id": (6, "int64", False), "buffer_donor": (18, "Donors", False)},
+    "Donors": {"entries": (1, "Donor", True)},
+    "Donor": {"parameter_number": (1, "int64", False)},
+    "Computation": {"instructions": (2, "Instruction", True), "id": (5, "int64", False)},
+    "Instruction": {
+        "opcode": (2, "string", False),
+        "shape": (3, "Shape", False),
+        "parameter_number": (9, "int64", False),
+        "custom_call_target": (28, "string", False),
+        "sharding": (40, "Sharding", False),
+        "backend_config": (43, "bytes", False),
+    },
+    "Shape": {"dimensions": (3, "int64", True)},
+    "Sharding": {
+        "type": (1, "int32", False),
+        "tile_assignment_dimensions": (3, "int64", True),
+        "replicate_on_last_tile_dim": (6, "bool", False),
+        "iota_reshape_dims": (9, "int64", True),
+        "iota_transpose_perm": (10, "int32", True),
+    },
+}
+_REPLICATED, _TILED = 0, 3
+
+
+@functools.lru_cache(maxsize=1)
+def _module_class() -> Any:
+    file = descriptor_pb2.FileDescriptorProto(name="xla_sim_fit.proto", package="xla_sim_fit", syntax="proto3")
+    kinds = descriptor_pb2.FieldDescriptorProto
+    for message, fields in _FIELDS.items():
+        declared = file.message_type.add(name=message)
+        for name, (number, kind, repeated) in fields.items():
+            entry = declared.field.add(name=name, number=number, label=kinds.LABEL_REPEATED if repeated else kinds.LABEL_OPTIONAL)
+            entry.type = kinds.TYPE_MESSAGE if kind in _FIELDS else getattr(kinds, f"TYPE_{kind.upper()}")
+            if kind in _FIELDS:
+                entry.type_name = f".xla_sim_fit.{kind}"
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("xla_sim_fit.Module"))
+
+
+def annotate(graph: bytes, plan: Plan, specs: Mapping[Tuple[str, str], Spec], mesh: Mesh, activations: Mapping[str, Any]) -> bytes:
+    """The graph with `specs`, from (kind, name) of the plan's tensors, on its parameters, and pins resolved on this mesh.
+
+    Raises ShardingError for a pattern of `activations` that matches no pinned module or can't be applied.
+    """
+    module = _module_class()()
+    module.ParseFromString(graph)
+    arguments = {tensor.argument: tensor for tensor in plan.tensors if tensor.argument is not None}
+    pins: Dict[str, Tuple[int, ...]] = {}
+    calls = []
+    for computation in module.computations:
+        entry = computation.id == module.entry_computation_id
+        for instruction in computation.instructions:
+            if instruction.opcode == "parameter" and entry:
+                tensor = arguments[instruction.parameter_number]
+                _write(instruction.sharding, to_sharding(specs.get((tensor.kind, tensor.name), ((),) * len(tensor.shape)), mesh))
+            elif instruction.custom_call_target == "xla_mark_tensor":
+                name = str(json.loads(instruction.backend_config)["name"])[len(PIN) :]
+                pins.setdefault(name, tuple(instruction.shape.dimensions))
+                calls.append((name, instruction))
+    chosen = pin_specs(pins, activations, mesh)
+    for name, instruction in calls:
+        same = pins[name] == tuple(instruction.shape.dimensions)
+        spec = chosen[name] if same else _batch_spec(instruction.shape.dimensions, mesh)
+        instruction.custom_call_target = "Sharding"
+        instruction.ClearField("backend_config")
+        _write(instruction.sharding, to_sharding(spec, mesh))
+    module.ClearField("buffer_donor")
+    for number, tensor in sorted(arguments.items()):
+        if tensor.output is not None:
+            module.buffer_donor.entries.add(parameter_number=number)
+    written: bytes = module.SerializeToString()
+    return written
+
+
+def tensor_specs(plan: Plan, patterns: Mapping[str, Any], mesh: Mesh) -> Dict[Tuple[str, str], Spec]:
+    """A spec for every tensor of the plan: parameters by pattern or like FSDP, the rest as their parameter or the batch.
+
+    Raises ShardingError, see `assign`, `check_axes_used` and `check_batch`.
+    """
+    parameters = {tensor.name: tensor.shape for tensor in plan.of("parameter")}
+    by_name = assign(parameters, patterns, mesh, "[tool.xla_sim.fit.parameters]")
+    specs: Dict[Tuple[str, str], Spec] = {("parameter", name): spec for name, spec in by_name.items()}
+    for tensor in plan.of("optimizer", "gradient"):
+        owner = tensor.name.partition("/")[0]
+        specs[tensor.kind, tensor.name] = _like(tensor, parameters[owner], by_name[owner]) if owner in by_name else ((),) * len(tensor.shape)
+    for tensor in plan.of("batch"):
+        if tensor.shape and mesh.batch_axes:
+            check_batch(tensor.name, tensor.shape, mesh)
+            specs[tensor.kind, tensor.name] = _batch_spec(tensor.shape, mesh)
+    return specs
+
+
+def pin_specs(pins: Mapping[str, Tuple[int, ...]], activations: Mapping[str, Any], mesh: Mesh) -> Dict[str, Spec]:
+    """A spec for each pinned activation: its pattern, or the batch axes on the first dimension."""
+    chosen = assign(pins, activations, mesh, "[tool.xla_sim.fit.activations]") if activations else {}
+    free = {name for name in pins if not any(fnmatch.fnmatchcase(name, pattern) for pattern in activations)}
+    return {name: _batch_spec(shape, mesh) if name in free else chosen[name] for name, shape in pins.items()}
+
+
+def _batch_spec(shape: Any, mesh: Mesh) -> Spec:
+    return (mesh.batch_axes, *(() for _ in shape[1:]))
+
+
+def _like(tensor: Tensor, shape: Tuple[int, ...], spec: Spec) -> Spec:
+    """Optimizer state as its parameter is sharded; of a factored one (Adafactor) the dimensions that are left."""
+    if len(tensor.shape) == len(shape):
+        return tuple(axes if size == full else () for size, full, axes in zip(tensor.shape, shape, spec))
+    if tensor.shape == shape[:-1]:
+        return spec[:-1]
+    if len(shape) > 1 and tensor.shape == (*shape[:-2], shape[-1]):
+        return (*spec[:-2], spec[-1])
+    return ((),) * len(tensor.shape)
+
+
+def _write(message: Any, sharding: Sharding) -> None:
+    message.Clear()
+    message.type = _TILED if sharding.tiles else _REPLICATED
+    if sharding.tiles:
+        message.tile_assignment_dimensions.extend(sharding.tiles)
+        message.iota_reshape_dims.extend(sharding.mesh)
+        message.iota_transpose_perm.extend(sharding.order)
+        message.replicate_on_last_tile_dim = sharding.copies
+    else:
+        message.SetInParent()
+
+
+__all__ = ["PIN", "ShardingError", "annotate", "check_axes_used", "pin_specs", "tensor_specs"]

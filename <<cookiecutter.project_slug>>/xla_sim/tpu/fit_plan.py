@@ -1,0 +1,82 @@
+"""What tracing a training step hands on: which HLO argument is what. Plain data, written to plan.json beside the graph."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+
+BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "bfloat16": 2, "float16": 2, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}
+
+
+class FitError(Exception):
+    """The question can't be answered as it was put; the message is a sentence for the user."""
+
+
+class Place(NamedTuple):
+    """A line of the user's code."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+class NeedsValue(FitError):
+    """The program read a value, which a step that is only planned doesn't have."""
+
+    def __init__(self, operation: str, place: Optional[Place]) -> None:
+        super().__init__(f"{place or 'the step'}: {operation} reads a value")
+        self.operation = operation
+        self.place = place
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor that a chip holds between steps, or that the step takes in or gives out."""
+
+    kind: str  # parameter, buffer, optimizer, gradient, batch, scalar, loss or read
+    name: str  # model.layers.0.weight; for optimizer state model.layers.0.weight/exp_avg
+    shape: Tuple[int, ...]
+    dtype: str  # as torch calls it: bfloat16
+    argument: Optional[int] = None  # number of the HLO parameter; None when the step doesn't use the tensor
+    output: Optional[int] = None  # number of the HLO output that takes its place; its memory is donated
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the whole tensor, unsharded and without padding."""
+        return math.prod(self.shape) * BYTES.get(self.dtype, 4)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One traced training step."""
+
+    target: str  # package.module:function
+    batch_size: int
+    tensors: Tuple[Tensor, ...]
+    blocks: Tuple[str, ...]  # the repeated modules, whose outputs are pinned to the batch axes
+    checkpointed: Tuple[str, ...]  # the modules whose activations are computed again in the backward pass
+    reads: Mapping[str, int] = field(default_factory=dict)  # lines of the optimizer that read values, with counts
+    seconds: float = 0.0  # what tracing took
+    stack: Mapping[str, str] = field(default_factory=dict)  # versions
+
+    def of(self, *kinds: str) -> List[Tensor]:
+        """The tensors of these kinds."""
+        return [tensor for tensor in self.tensors if tensor.kind in kinds]
+
+    @property
+    def parameters(self) -> int:
+        """Number of parameters, tied ones counted once."""
+        return sum(math.prod(tensor.shape) for tensor in self.of("parameter"))
+
+    def to_json(self) -> Dict[str, Any]:
+        return {"schema": 1, **asdict(self)}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Plan:
+        known = {key: value for key, value in data.items() if key != "schema"}
+        known["tensors"] = tuple(Tensor(**{**item, "shape": tuple(item["shape"])}) for item in data["tensors"])
+        return Plan(**{**known, "blocks": tuple(data["blocks"]), "checkpointed": tuple(data["checkpointed"])})
