@@ -1,0 +1,1 @@
+"""<< cookiecutter.__description_docstring >>"""

@@ -1,0 +1,151 @@
+"""Train the model, on whatever is there.
+
+    python -m << cookiecutter.package_name >>.train                          XLA: PJRT_DEVICE=CPU here, PJRT_DEVICE=TPU on a TPU VM
+    python -m << cookiecutter.package_name >>.train --device cpu             eager PyTorch, without torch_xla
+    python -m << cookiecutter.package_name >>.train --checkpoint last.pt     save at the end
+    python -m << cookiecutter.package_name >>.train --resume last.pt         go on from there, bit for bit
+
+On XLA nothing runs while a step is written down: PyTorch records it, and torch_xla.sync() compiles the record (once per
+shape) and runs it. Whatever reads a value before that (print, .item(), an `if` on a tensor) cuts the step in two.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from << cookiecutter.package_name >>.data import batches, make_dataset
+from << cookiecutter.package_name >>.model import ToyModel
+
+
+def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Train the model on XLA, or in eager PyTorch.")
+    parser.add_argument("--steps", type=int, default=200, help="train until this step (default: %(default)s)")
+    parser.add_argument("--batch-size", type=int, default=64, help="a multiple of 8 suits a TPU (default: %(default)s)")
+    parser.add_argument("--learning-rate", type=float, default=1e-3, help="of Adam (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of weights, data and order (default: %(default)s)")
+    parser.add_argument("--bf16", action="store_true", help="run the matrix products in bfloat16")
+    parser.add_argument("--device", choices=["xla", "cpu"], default="xla", help="XLA or eager PyTorch")
+    parser.add_argument("--log-every", type=int, default=10, help="steps between two losses (default: %(default)s)")
+    parser.add_argument("--checkpoint", type=Path, help="save here when done")
+    parser.add_argument("--resume", type=Path, help="go on from this checkpoint")
+    args = parser.parse_args(argv)
+    for name in ("steps", "batch_size", "log_every"):
+        if getattr(args, name) < 1:
+            parser.error(f"--{name.replace('_', '-')} is {getattr(args, name)}, and has to be 1 or more")
+    if args.resume is not None and not args.resume.is_file():
+        parser.error(f"--resume {args.resume}: there is no such file")
+    return args
+
+
+def open_device(name: str) -> tuple[torch.device, Callable[[], None]]:
+    """Return the device and the step mark: what ends a step there."""
+    if name == "cpu":
+        return torch.device("cpu"), lambda: None
+    import torch_xla
+
+    return torch_xla.device(), torch_xla.sync
+
+
+def train_step(
+    model: nn.Module, optimizer: torch.optim.Optimizer, x: torch.Tensor, y: torch.Tensor, bf16: bool = False
+) -> torch.Tensor:
+    """Record one step, from the gradients' clearing to the weights' update, and return its loss, unread."""
+    optimizer.zero_grad()
+    with torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=bf16):
+        loss = nn.functional.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
+
+
+def to_cpu(tree: Any) -> Any:
+    """Copy every tensor in nested dicts and lists to the CPU, so that any machine can load them."""
+    if isinstance(tree, torch.Tensor):
+        return tree.detach().cpu()
+    if isinstance(tree, dict):
+        return {key: to_cpu(value) for key, value in tree.items()}
+    return [to_cpu(value) for value in tree] if isinstance(tree, list) else tree
+
+
+def save(path: Path, step: int, model: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device) -> None:
+    """Write the checkpoint beside its place and rename it, so that a crash leaves the old one or the new one whole."""
+    state = {"step": step, "model": to_cpu(model.state_dict()), "optimizer": to_cpu(optimizer.state_dict())}
+    state["rng"] = {"cpu": torch.get_rng_state(), device.type: device_rng(device)}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, suffix=".tmp", delete=False) as file:
+        try:
+            torch.save(state, file)
+            file.flush()
+            os.fsync(file.fileno())
+        except BaseException:
+            os.unlink(file.name)
+            raise
+    os.replace(file.name, path)
+
+
+def device_rng(device: torch.device, new_state: Any = None) -> Any:
+    """Get, or set, the state of the device's random numbers (dropout draws from them)."""
+    if device.type == "cpu":
+        return torch.get_rng_state() if new_state is None else torch.set_rng_state(new_state)
+    import torch_xla.core.xla_model as xm
+
+    return xm.get_rng_state() if new_state is None else xm.set_rng_state(new_state)
+
+
+def report(step: int, steps: int, loss: float) -> None:
+    """Show a bar on a terminal, a line per loss elsewhere."""
+    if not sys.stdout.isatty():
+        print(f"step {step}/{steps}  loss {loss:.4f}", flush=True)
+        return
+    done = 30 * step // steps
+    print(f"\r{'━' * done}{'─' * (30 - done)} {step}/{steps}  loss {loss:.4f}", end="\n" if step == steps else "", flush=True)
+
+
+def main(argv: Sequence[str] | None = None) -> float:
+    """Train as the command line says, and return the last loss."""
+    args = parse_arguments(argv)
+    device, mark_step = open_device(args.device)
+
+    torch.manual_seed(args.seed)
+    device_rng(device, torch.get_rng_state() if args.device == "cpu" else args.seed)
+    model = ToyModel().to(device)  # first the device, then the optimizer: it must hold the parameters that are trained
+    optimizer = torch.optim.Adam(model.parameters(), lr=args.learning_rate)
+    first_step = 0
+    if args.resume is not None:
+        state = torch.load(args.resume, map_location="cpu", weights_only=True)
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        torch.set_rng_state(state["rng"]["cpu"])
+        if device.type in state["rng"]:  # not when the checkpoint comes from another kind of device
+            device_rng(device, state["rng"][device.type])
+        first_step = state["step"]
+        if first_step >= args.steps:
+            sys.exit(f"{args.resume} is at step {first_step} already: give --steps more than that.")
+
+    data = batches(make_dataset(args.seed), args.batch_size, args.seed, first_step)
+    loss_value = float("nan")
+    for step in range(first_step + 1, args.steps + 1):
+        x, y = next(data)
+        loss = train_step(model, optimizer, x.to(device), y.to(device), args.bf16)
+        mark_step()
+        if step % args.log_every == 0 or step == args.steps:
+            loss_value = loss.item()  # after the step mark: the value is there, and no graph is cut
+            report(step, args.steps, loss_value)
+
+    if args.checkpoint is not None:
+        save(args.checkpoint, args.steps, model, optimizer, device)
+        print(f"saved {args.checkpoint}")
+    return loss_value
+
+
+if __name__ == "__main__":
+    main()
