@@ -149,7 +149,7 @@ def collectives(result: Mapping[str, Any]) -> list[str]:
 
 
 def fit_sentence(fit: Mapping[str, Any]) -> str:
-    """``7 B parameters, batch 64, fsdp=64 on v5e:8x8 (64 chips): fits, 9.1 of 15.75 GiB a chip``."""
+    """``7B parameters, batch 64, fsdp=64 on v5e:8x8 (64 chips): fits, 9.1 of 15.75 GiB a chip``."""
     parts = []
     if fit.get("parameters"):
         parts.append(f"{_scaled_count(fit['parameters'])} parameters")
@@ -169,7 +169,7 @@ def fit_sentence(fit: Mapping[str, Any]) -> str:
 
 
 def _scaled_count(number: int) -> str:
-    for factor, unit in ((1e9, " B"), (1e6, " M"), (1e3, " k")):
+    for factor, unit in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
         if number >= factor:
             return f"{number / factor:.3g}{unit}"
     return str(number)

@@ -73,7 +73,7 @@ def to_document(trace: Trace, findings: Iterable[Finding], base: Mapping[str, An
 
 
 def _with_differences(entries: Any, findings: Iterable[Finding]) -> Any:
-    """Each graph's full difference against its nearest relative, where a finding's evidence tells it."""
+    """What a finding's evidence tells of a graph's differences goes before what was read from the graphs alone."""
     told: dict[str, Any] = {}
     for finding in findings:
         for difference in finding.evidence.get("differences", ()) or ():
@@ -81,10 +81,8 @@ def _with_differences(entries: Any, findings: Iterable[Finding]) -> Any:
                 told.setdefault(str(difference["graph"]), difference)
     for entry in entries:
         difference = told.get(entry["hash"])
-        entry["differences"] = difference and {
-            "from": difference.get("from", ""),
-            "changes": list(difference.get("changes", ())),
-        }
+        if difference:
+            entry["differences"] = {"from": difference.get("from", ""), "changes": list(difference.get("changes", ()))}
     return entries
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,13 @@ from xla_sim.trace import Graph
 
 MOST_OPENED = 60  # graphs whose contents go into the report; the others keep their line in it
 MOST_LISTED = 400  # inputs or outputs of one graph
+MOST_COMPARED = 8  # earlier graphs among which the nearest relative is looked for
 
 
 def describe(graphs: Iterable[Graph], directory: Path) -> list[dict[str, Any]]:
-    """One entry a graph; ``inputs``, ``outputs``, ``ops`` and ``opcodes`` are null where the HLO wasn't kept."""
+    """One entry a graph; what is read from its HLO is null where that wasn't kept."""
     entries = []
+    earlier: deque[tuple[str, Any]] = deque(maxlen=MOST_COMPARED)
     for number, graph in enumerate(graphs):
         entry: dict[str, Any] = {
             "hash": graph.hash,
@@ -33,20 +36,40 @@ def describe(graphs: Iterable[Graph], directory: Path) -> list[dict[str, Any]]:
             "outputs": None,
             "ops": None,
             "opcodes": None,
+            "differences": None,
         }
-        if graph.hlo and number < MOST_OPENED:
-            entry.update(_contents(directory / graph.hlo) or {})
+        module = _open(directory / graph.hlo) if graph.hlo and number < MOST_OPENED else None
+        if module is not None:
+            entry.update(_contents(module), differences=_differences(module, earlier))
+            earlier.append((graph.hash, module))
         entries.append(entry)
     return entries
 
 
-def _contents(path: Path) -> dict[str, Any] | None:
+def _open(path: Path) -> Any:
+    """The graph, or None when its file is gone, torn, or can't be read here."""
     try:
         from xla_sim import hlo
 
-        module = hlo.parse(path.read_bytes())
+        return hlo.parse(path.read_bytes())
     except (OSError, ValueError, ImportError):
-        return None  # kept out of the report: the graph stays in it with what the runtime said
+        return None
+
+
+def _differences(module: Any, earlier: Iterable[tuple[str, Any]]) -> dict[str, Any] | None:
+    """Everything that changed against the nearest of the earlier graphs."""
+    from xla_sim import difference
+
+    known = list(earlier)
+    relative = difference.nearest(module, [other for _, other in known])
+    if relative is None:
+        return None
+    found = difference.difference(relative, module)
+    hash = next(hash for hash, other in known if other is relative)
+    return {"from": hash, "changes": list(found.details or (found.summary,))[:MOST_LISTED]}
+
+
+def _contents(module: Any) -> dict[str, Any]:
     inputs = [
         {
             "number": parameter.parameter,

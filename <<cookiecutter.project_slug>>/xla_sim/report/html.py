@@ -66,13 +66,19 @@ def render(document: Document, root: Path | None = None) -> str:
         findings_left=max(0, len(findings) - MOST_FINDINGS),
         chips=_chip_rows(document),
         parts=chips.PARTS,
-        compiler=", ".join(f"{k} {v}" for k, v in ((document.get("compile") or {}).get("compiler") or {}).items() if v),
+        compiler=_compiler(document),
         fit=_fit(document.get("fit")),
         graphs=[_graph(graph) for graph in graphs[:MOST_GRAPHS]],
         graphs_left=max(0, len(graphs) - MOST_GRAPHS),
         metrics=clean((document.get("metrics") or "")[:MOST_METRICS], keep="\n\t"),
     )
     return str(page)
+
+
+def _compiler(document: Document) -> str:
+    """``jax 0.10.2, libtpu 0.0.42.1``."""
+    versions = (document.get("compile") or {}).get("compiler") or {}
+    return ", ".join(f"{clean(name)} {clean(version)}" for name, version in versions.items() if version)
 
 
 def _finding(finding: Mapping[str, Any], root: Path) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def _check(value: Any, rule: Mapping[str, Any], kind: str, where: str) -> list[s
     if wanted and not any(_is(value, name) for name in wanted):
         return [f"{where} is {_shown(value)}, but must be of type {' or '.join(wanted)}"]
     found = []
-    if "const" in rule and value != rule["const"]:
+    if "const" in rule and (value != rule["const"] or isinstance(value, bool) != isinstance(rule["const"], bool)):
         found.append(f"{where} is {_shown(value)}, but must be {rule['const']}")
     if "enum" in rule and value not in rule["enum"]:
         found.append(f"{where} is {_shown(value)}, but must be one of {', '.join(map(str, rule['enum']))}")

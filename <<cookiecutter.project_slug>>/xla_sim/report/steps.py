@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
@@ -24,24 +23,37 @@ def timeline(steps: Iterable[Step]) -> list[dict[str, Any]]:
     for step in steps:
         if not step.works and not step.to_device and not step.to_host:
             continue
-        if last is not None and _alike(last, step) and entries[-1]["last"] == step.index - 1:
-            entries[-1] = _joined(entries[-1], _entry(step))
+        entry = entries[-1] if entries else None
+        if last is not None and entry is not None and entry["last"] == step.index - 1 and _alike(last, step, entry):
+            _join(entry, step)
         else:
             entries.append(_entry(step))
         last = step
     return _bounded(entries)
 
 
-def _alike(one: Step, other: Step) -> bool:
-    """Whether two steps did the same, apart from bytes that were measured at only one of them."""
-
-    def key(step: Step) -> Step:
-        return dataclasses.replace(step, index=0, end=0.0, repeats=1, to_device=None, to_host=None)
-
-    known = all(
-        a is None or b is None or a == b for a, b in ((one.to_device, other.to_device), (one.to_host, other.to_host))
+def _alike(one: Step, other: Step, entry: dict[str, Any]) -> bool:
+    """Whether a step did the same as the last one of the entry, apart from bytes that weren't measured at every step."""
+    if one.executions != other.executions or one.fallbacks != other.fallbacks:
+        return False
+    moved = ((entry["to_device"], other.to_device), (entry["to_host"], other.to_host))
+    return (
+        all(a is None or b is None or a == b for a, b in moved)
+        and (one.marked, one.backwards, one.optimizers) == (other.marked, other.backwards, other.optimizers)
+        and (one.location, one.forwards) == (other.location, other.forwards)
     )
-    return known and key(one) == key(other)
+
+
+def _join(entry: dict[str, Any], step: Step) -> None:
+    """Take one more step, alike the last one, into the entry."""
+    entry.update(last=step.index + step.repeats - 1, end=round(step.end, 6))
+    entry["executed"] += len(step.executions) * step.repeats
+    entry["compiled"] += sum(execution.compiled for execution in step.executions) * step.repeats
+    entry["cuts"] += sum(is_cut(step, execution) for execution in step.executions) * step.repeats
+    if entry["to_device"] is None:
+        entry["to_device"] = step.to_device
+    if entry["to_host"] is None:
+        entry["to_host"] = step.to_host
 
 
 def _entry(step: Step) -> dict[str, Any]:
@@ -87,15 +99,6 @@ def _executions(executions: tuple[Execution, ...]) -> list[dict[str, Any]]:
     return listed
 
 
-def _joined(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    joined = {**one, "last": other["last"], "end": other["end"]}
-    for key in ("executed", "compiled", "cuts"):
-        joined[key] = one[key] + other[key]
-    for key in ("to_device", "to_host"):
-        joined[key] = other[key] if one[key] is None else one[key]
-    return joined
-
-
 def _bounded(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """At most MOST_ENTRIES: the first and the last ones as they are, those between summed up in one."""
     if len(entries) <= MOST_ENTRIES:
@@ -103,8 +106,15 @@ def _bounded(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     tail = MOST_ENTRIES // 5
     head = MOST_ENTRIES - tail - 1
     middle = entries[head:-tail]
-    joined = middle[0]
-    for entry in middle[1:]:
-        joined = _joined(joined, entry)
-    joined = {**joined, "executions": [], "to_device": None, "to_host": None, "fallbacks": {}, "summed": True}
-    return [*entries[:head], joined, *entries[-tail:]]
+    summed = {
+        **middle[0],
+        "last": middle[-1]["last"],
+        "end": middle[-1]["end"],
+        **{key: sum(entry[key] for entry in middle) for key in ("executed", "compiled", "cuts")},
+        "executions": [],
+        "to_device": None,
+        "to_host": None,
+        "fallbacks": {},
+        "summed": True,
+    }
+    return [*entries[:head], summed, *entries[-tail:]]

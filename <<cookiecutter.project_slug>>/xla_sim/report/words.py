@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import statistics
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-# invisible characters that reorder the text around them, so that what is shown isn't what is there
-_REORDERING = {*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0x200E, 0x200F, 0x061C}
+# control characters, lone surrogates, line separators, and invisible marks that reorder the text around them, so that
+# what is shown isn't what is there
+_HIDDEN = re.compile("[\\x00-\\x1f\\x7f-\\x9f\\ud800-\\udfff\\u2028-\\u202e\\u2066-\\u2069\\u200e\\u200f\\u061c]")
 
 
 def clean(text: Any, keep: str = "") -> str:
-    """The text with control characters, lone surrogates and reordering marks written out (``\\x1b``), except `keep`."""
-    return "".join(char if char in keep or not _hidden(char) else _written_out(char) for char in str(text))
-
-
-def _hidden(char: str) -> bool:
-    return unicodedata.category(char) in ("Cc", "Cs") or ord(char) in _REORDERING or char in "\u2028\u2029"
+    """The text with what hides in it written out (``\\x1b``), except the characters of `keep`."""
+    return _HIDDEN.sub(lambda found: found[0] if found[0] in keep else _written_out(found[0]), str(text))
 
 
 def _written_out(char: str) -> str:
