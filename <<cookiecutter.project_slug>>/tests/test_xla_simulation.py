@@ -22,7 +22,7 @@ import pytest
 import torch
 import torch_xla
 import torch_xla.core.xla_model as xm
-import torch_xla.debug.metrics as metrics
+from torch_xla.debug import metrics
 
 from << cookiecutter.package_name >> import train
 from << cookiecutter.package_name >>.data import batches, make_dataset
@@ -198,10 +198,15 @@ def test_the_tensor_dump_holds_the_matrix_products(tmp_path: Path) -> None:
     subprocess.run(command, env={**os.environ, **variables, "PYTHONPATH": path}, check=True)
 
     written = "".join(file.read_text() for file in tmp_path.glob("tensors.hlo*"))  # torch_xla adds the device's number
-    results = {shape for line in written.splitlines() if " dot(" in line for shape in re.findall(r"= (f32\[[\d,]*\])", line)}
+    results = {
+        shape for line in written.splitlines() if " dot(" in line for shape in re.findall(r"= (f32\[[\d,]*\])", line)
+    }
     assert f"f32[{BATCH},{HIDDEN}]" in results  # the first layer's
     assert f"f32[{BATCH},{CLASSES}]" in results  # the second layer's
-    assert results & {f"f32[{FEATURES},{HIDDEN}]", f"f32[{HIDDEN},{FEATURES}]"}  # the gradient of the first layer's weight
+    assert results & {
+        f"f32[{FEATURES},{HIDDEN}]",
+        f"f32[{HIDDEN},{FEATURES}]",
+    }  # the gradient of the first layer's weight
 
 
 def test_xla_and_eager_pytorch_agree(training: Marks, tmp_path: Path) -> None:
@@ -209,7 +214,9 @@ def test_xla_and_eager_pytorch_agree(training: Marks, tmp_path: Path) -> None:
     in_eager = trained_weights(tmp_path / "eager.pt", "cpu")
     assert on_xla.keys() == in_eager.keys()
     for name, weight in on_xla.items():
-        torch.testing.assert_close(weight, in_eager[name], rtol=TOLERANCE, atol=TOLERANCE, msg=lambda m, n=name: f"{n}: {m}")
+        torch.testing.assert_close(
+            weight, in_eager[name], rtol=TOLERANCE, atol=TOLERANCE, msg=lambda m, n=name: f"{n}: {m}"
+        )
 
 
 def test_every_parameter_changes(training: Marks, tmp_path: Path) -> None:

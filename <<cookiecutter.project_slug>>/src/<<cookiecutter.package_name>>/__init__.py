@@ -1,1 +1,1 @@
-"""<< cookiecutter.__description_docstring >>"""
+"""<< cookiecutter.__description_text >>"""

@@ -107,7 +107,11 @@ def report(step: int, steps: int, loss: float) -> None:
         print(f"step {step}/{steps}  loss {loss:.4f}", flush=True)
         return
     done = 30 * step // steps
-    print(f"\r{'━' * done}{'─' * (30 - done)} {step}/{steps}  loss {loss:.4f}", end="\n" if step == steps else "", flush=True)
+    print(
+        f"\r{'━' * done}{'─' * (30 - done)} {step}/{steps}  loss {loss:.4f}",
+        end="\n" if step == steps else "",
+        flush=True,
+    )
 
 
 def main(argv: Sequence[str] | None = None) -> float:
