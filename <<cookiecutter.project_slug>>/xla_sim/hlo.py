@@ -10,14 +10,16 @@ from __future__ import annotations
 import collections
 import functools
 import math
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Counter, Dict, Iterator, List, Optional, Tuple
+from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 # message: {field: (number, type, repeated)}; a type in capitals is another message of this table
-_FIELDS: Dict[str, Dict[str, Tuple[int, str, bool]]] = {
+_FIELDS: dict[str, dict[str, tuple[int, str, bool]]] = {
     "Module": {
         "name": (1, "string", False),
         "entry_computation_id": (6, "int64", False),
@@ -84,7 +86,7 @@ _FIELDS: Dict[str, Dict[str, Tuple[int, str, bool]]] = {
     },
 }
 # xla/xla_data.proto, enum PrimitiveType: name and bytes an element
-DTYPES: Dict[int, Tuple[str, float]] = {
+DTYPES: dict[int, tuple[str, float]] = {
     1: ("pred", 1), 2: ("s8", 1), 3: ("s16", 2), 4: ("s32", 4), 5: ("s64", 8), 6: ("u8", 1), 7: ("u16", 2),
     8: ("u32", 4), 9: ("u64", 8), 10: ("f16", 2), 11: ("f32", 4), 12: ("f64", 8), 13: ("tuple", 0),
     15: ("c64", 8), 16: ("bf16", 2), 17: ("token", 0), 18: ("c128", 16), 19: ("f8e5m2", 1), 20: ("f8e4m3fn", 1),
@@ -93,7 +95,7 @@ DTYPES: Dict[int, Tuple[str, float]] = {
 
 
 @functools.lru_cache(maxsize=1)
-def _messages() -> Dict[str, Any]:
+def _messages() -> dict[str, Any]:
     pool = descriptor_pool.DescriptorPool()
     file = descriptor_pb2.FileDescriptorProto(name="xla_sim_hlo.proto", package="xla_sim", syntax="proto3")
     kinds = descriptor_pb2.FieldDescriptorProto
@@ -108,9 +110,7 @@ def _messages() -> Dict[str, Any]:
             else:
                 entry.type = getattr(kinds, f"TYPE_{kind.upper()}")
     pool.Add(file)
-    return {
-        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"xla_sim.{name}")) for name in _FIELDS
-    }
+    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"xla_sim.{name}")) for name in _FIELDS}
 
 
 @dataclass(frozen=True)
@@ -118,8 +118,8 @@ class Shape:
     """Element type as HLO writes it ("f32", "s64", "tuple") and dimensions; ``str()`` gives ``f32[64,128]``."""
 
     dtype: str
-    dims: Tuple[int, ...] = ()
-    tuple_shapes: Tuple[Shape, ...] = ()
+    dims: tuple[int, ...] = ()
+    tuple_shapes: tuple[Shape, ...] = ()
 
     @property
     def elements(self) -> int:
@@ -147,17 +147,17 @@ class Instruction:
     name: str
     opcode: str
     shape: Shape
-    operands: Tuple[int, ...]  # ids
-    called: Tuple[int, ...]  # ids of computations
+    operands: tuple[int, ...]  # ids
+    called: tuple[int, ...]  # ids of computations
     op_type: str  # "aten__addmm"
     op_name: str
     file: str
     line: int
     parameter: int  # number, for opcode "parameter"
     constant: str  # value of a constant with few elements, "" otherwise
-    contracting: Tuple[Tuple[int, ...], Tuple[int, ...]] = ((), ())  # of a dot: lhs, rhs
-    batch: Tuple[Tuple[int, ...], Tuple[int, ...]] = ((), ())  # of a dot: lhs, rhs
-    attributes: Tuple[int, ...] = ()  # dimensions and slice bounds: what else can differ between two graphs
+    contracting: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())  # of a dot: lhs, rhs
+    batch: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())  # of a dot: lhs, rhs
+    attributes: tuple[int, ...] = ()  # dimensions and slice bounds: what else can differ between two graphs
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ class Computation:
     id: int
     name: str
     root: int
-    instructions: Tuple[Instruction, ...]
+    instructions: tuple[Instruction, ...]
 
 
 @dataclass(frozen=True)
@@ -174,17 +174,17 @@ class Module:
 
     name: str
     entry: Computation
-    computations: Tuple[Computation, ...]
-    donated: Tuple[int, ...] = ()  # parameter numbers whose buffers are donated or aliased to an output
-    by_id: Dict[int, Instruction] = field(default_factory=dict, compare=False, repr=False)
+    computations: tuple[Computation, ...]
+    donated: tuple[int, ...] = ()  # parameter numbers whose buffers are donated or aliased to an output
+    by_id: dict[int, Instruction] = field(default_factory=dict, compare=False, repr=False)
 
     @property
-    def parameters(self) -> List[Instruction]:
+    def parameters(self) -> list[Instruction]:
         """The entry's parameters, by number."""
         return sorted((i for i in self.entry.instructions if i.opcode == "parameter"), key=lambda i: i.parameter)
 
     @property
-    def outputs(self) -> Tuple[Shape, ...]:
+    def outputs(self) -> tuple[Shape, ...]:
         root = self.by_id[self.entry.root]
         return root.shape.tuple_shapes if root.shape.dtype == "tuple" else (root.shape,)
 

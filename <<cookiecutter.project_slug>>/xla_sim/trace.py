@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any
 
 SCHEMA = 1
 SEVERITIES = ("info", "warning", "error")
@@ -32,7 +32,7 @@ class Location:
     file: str = ""  # relative to the working directory when it lies below it
     line: int = 0  # 0: no line is to blame
     function: str = ""
-    frames: Tuple[Frame, ...] = ()
+    frames: tuple[Frame, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}" if self.line else (self.file or "-")
@@ -48,9 +48,9 @@ class Finding:
     message: str  # what was seen, in one sentence with the numbers in it
     fix: str  # the change to make, in one sentence
     location: Location = field(default_factory=Location)
-    evidence: Dict[str, Any] = field(default_factory=dict)  # JSON values only
+    evidence: dict[str, Any] = field(default_factory=dict)  # JSON values only
 
-    def as_dict(self) -> Dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 
 
@@ -71,7 +71,7 @@ class Forward:
     module: str  # class name
     training: bool
     grad: bool  # gradients were enabled
-    shapes: Tuple[Tuple[int, ...], ...]  # of the tensor arguments
+    shapes: tuple[tuple[int, ...], ...]  # of the tensor arguments
     count: int = 1
     location: Location = field(default_factory=Location)
 
@@ -84,13 +84,13 @@ class Step:
     marked: bool  # closed by a step mark; False for what the program left behind at its end
     location: Location  # of the mark
     end: float  # seconds since the program started
-    executions: Tuple[Execution, ...] = ()
-    forwards: Tuple[Forward, ...] = ()
+    executions: tuple[Execution, ...] = ()
+    forwards: tuple[Forward, ...] = ()
     backwards: int = 0
-    optimizers: Tuple[int, ...] = ()  # ids of the optimizers that stepped, in order, with repetition
-    to_device: Optional[int] = None  # bytes; None: not measured at this step
-    to_host: Optional[int] = None  # bytes; None: not measured at this step
-    fallbacks: Dict[str, int] = field(default_factory=dict)  # op: calls
+    optimizers: tuple[int, ...] = ()  # ids of the optimizers that stepped, in order, with repetition
+    to_device: int | None = None  # bytes; None: not measured at this step
+    to_host: int | None = None  # bytes; None: not measured at this step
+    fallbacks: dict[str, int] = field(default_factory=dict)  # op: calls
     repeats: int = 1  # steps like this one in a row that were counted and not stored
 
     @property
@@ -138,10 +138,11 @@ class Optimizer:
     stepped: Location  # of the first step
     steps: int
     parameters: int
-    without_grad: Tuple[Tuple[str, Tuple[int, ...], bool], ...] = ()  # never had one: name, shape, requires_grad
+    device: str  # type of the device that its parameters are on: "xla", "cpu"
+    without_grad: tuple[tuple[str, tuple[int, ...], bool], ...] = ()  # never had one: name, shape, requires_grad
     on_host: int = 0  # of those without gradient: how many are not on the XLA device
     replaced: int = 0  # of those without gradient: how many a trained parameter took the place of
-    orphans: Tuple[str, ...] = ()  # trained parameters that no optimizer holds and that match one without gradient
+    orphans: tuple[str, ...] = ()  # trained parameters that no optimizer holds and that match one without gradient
     uncleared: int = 0  # steps at which gradients still held those of the step before
     uncleared_of: int = 0  # steps at which that could be told
     accumulated: bool = False  # more than one backward between the steps
@@ -154,7 +155,20 @@ class Fact:
     name: str
     step: int
     location: Location
-    values: Dict[str, Any] = field(default_factory=dict)
+    values: dict[str, Any] = field(default_factory=dict)
+
+
+class Count(int):
+    """A count that remembers the trace it is of, so that a failing assertion can show the graphs."""
+
+    name: str
+    trace: Trace
+
+    @classmethod
+    def of(cls, trace: Trace, name: str, value: int) -> Count:
+        count = cls(value)
+        count.name, count.trace = name, trace
+        return count
 
 
 @dataclass(frozen=True)
@@ -162,47 +176,44 @@ class Trace:
     """Everything that was seen of one run."""
 
     directory: Path  # where the graphs are
-    argv: Tuple[str, ...]
-    exit: Optional[int]  # the program's exit status; None: still unknown; negative: the signal that killed it
+    argv: tuple[str, ...]
+    exit: int | None  # the program's exit status; None: still unknown; negative: the signal that killed it
     ending: str  # "" (it ended by itself), or a sentence: "timed out after 60 s", "was killed by SIGKILL", …
-    stack: Dict[str, str]  # python, torch, torch_xla, device
+    stack: dict[str, str]  # python, torch, torch_xla, device
     seconds: float  # wall time of the program
-    timeline: Tuple[Step, ...] = ()
-    graphs: Tuple[Graph, ...] = ()
-    fallbacks: Tuple[Fallback, ...] = ()
-    optimizers: Tuple[Optimizer, ...] = ()
-    facts: Tuple[Fact, ...] = ()
-    unknown: Tuple[str, ...] = ()  # what this torch_xla can't tell, in words
+    timeline: tuple[Step, ...] = ()
+    graphs: tuple[Graph, ...] = ()
+    fallbacks: tuple[Fallback, ...] = ()
+    optimizers: tuple[Optimizer, ...] = ()
+    facts: tuple[Fact, ...] = ()
+    unknown: tuple[str, ...] = ()  # what this torch_xla can't tell, in words
     metrics: str = ""  # torch_xla's own metrics report
     warmup_steps: int = 2
-    findings: Tuple[Finding, ...] = ()
+    findings: tuple[Finding, ...] = ()
     result: Any = None  # what the callable returned, for tests
 
     @property
     def steps(self) -> int:
         """Step marks that closed some work."""
-        return sum(step.repeats for step in self.timeline if step.marked and step.works)
+        return Count.of(self, "steps", sum(step.repeats for step in self.timeline if step.marked and step.works))
 
     @property
     def compiles(self) -> int:
-        return sum(graph.compiles for graph in self.graphs)
+        return Count.of(self, "compiles", sum(graph.compiles for graph in self.graphs))
 
     @property
     def compiles_after_warmup(self) -> int:
         """Compilations in steps later than the warm-up."""
-        return sum(
-            execution.compiled
-            for step in self.timeline
-            if step.index > self.warmup_steps
-            for execution in step.executions
-        )
+        late = (step for step in self.timeline if step.index > self.warmup_steps)
+        count = sum(execution.compiled for step in late for execution in step.executions)
+        return Count.of(self, "compiles_after_warmup", count)
 
     @property
     def executions(self) -> int:
-        return sum(len(step.executions) * step.repeats for step in self.timeline)
+        return Count.of(self, "executions", sum(len(step.executions) * step.repeats for step in self.timeline))
 
-    def facts_named(self, name: str) -> List[Fact]:
+    def facts_named(self, name: str) -> list[Fact]:
         return [fact for fact in self.facts if fact.name == name]
 
-    def graph(self, hash: str) -> Optional[Graph]:
+    def graph(self, hash: str) -> Graph | None:
         return next((graph for graph in self.graphs if graph.hash == hash), None)

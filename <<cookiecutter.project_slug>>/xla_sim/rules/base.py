@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from typing import Any, ClassVar, Iterable, List, Optional
+from collections.abc import Iterable
+from typing import Any, ClassVar
 
 from xla_sim.trace import SEVERITIES, Finding, Location, Trace
 
@@ -22,14 +23,18 @@ class Rule:
 
     def check(self, trace: Trace) -> Iterable[Finding]:
         """The page that is shown to the user."""
-        raise NotImplementedError
+        return ()
+
+    def check_compiled(self, results: Any, trace: Any) -> Iterable[Finding]:
+        """What the TPU compiler's results (``tpu.compiler``) say, for rules that judge those."""
+        return ()
 
     def finding(
         self,
         message: str,
         fix: str,
-        location: Optional[Location] = None,
-        severity: Optional[str] = None,
+        location: Location | None = None,
+        severity: str | None = None,
         **evidence: Any,
     ) -> Finding:
         """A finding of this rule; evidence must be JSON values."""
@@ -48,9 +53,9 @@ class Rule:
         return inspect.cleandoc(cls.check.__doc__ or "")
 
 
-def all_rules() -> List[Rule]:
+def all_rules() -> list[Rule]:
     """One instance of each rule, by code."""
-    found: List[Rule] = []
+    found: list[Rule] = []
     pending = list(Rule.__subclasses__())
     while pending:
         cls = pending.pop()

@@ -1,0 +1,112 @@
+"""Watches single ops for a few steps, to learn which line calls an op that runs on the host.
+
+torch_xla counts its CPU fallbacks (counters ``aten::…``) but doesn't say where they came from. A torch function mode looks
+at the counters after each call; it is on only while there is something to learn, since it costs microseconds a call.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+from torch.overrides import TorchFunctionMode, _get_current_function_mode
+from torch.utils.weak import TensorWeakRef
+
+from xla_sim.observe import frames
+from xla_sim.observe.recorder import Recorder
+
+# counted like fallbacks, but a read of a value, which is its own matter
+READS = frozenset({"aten::_local_scalar_dense", "aten::item"})
+BIG = 1 << 20  # bytes from which sending the same tensor again is worth a word
+
+
+class Counters:
+    """torch_xla's fallback counters, as increments."""
+
+    def __init__(self, xlac: Any) -> None:
+        self.xlac = xlac
+        self._last: dict[str, int] = {}
+
+    def values(self) -> dict[str, int]:
+        value = self.xlac._xla_counter_value
+        names = (name for name in self.xlac._xla_counter_names() if name.startswith("aten::"))
+        return {name: value(name) or 0 for name in names if name not in READS}
+
+    def increments(self) -> dict[str, int]:
+        now = self.values()
+        grown = {name: count - self._last.get(name, 0) for name, count in now.items()}
+        self._last = now
+        return {name: count for name, count in grown.items() if count > 0}
+
+
+class OpWatch(TorchFunctionMode):
+    """A torch function mode that names the line of each fallback.
+
+    It sits above autograd, so the graph stays what it would be without it; a dispatch mode, below, changes the graph.
+    """
+
+    def __init__(self, recorder: Recorder, counters: Counters) -> None:
+        super().__init__()
+        self.recorder = recorder
+        self.counters = Counters(counters.xlac)
+        self.found: dict[tuple[str, int], int] = {}
+        self.step = 0  # steps that are complete
+        self._uploads: dict[int, tuple[TensorWeakRef, int, set[int], int]] = {}
+        self._thread = threading.get_ident()
+        self._on = False
+
+    def turn(self, on: bool) -> None:
+        """On or off, from the thread that made this; elsewhere nothing happens."""
+        if on == self._on or threading.get_ident() != self._thread:
+            return
+        if on:
+            self.counters.increments()
+            self.__enter__()
+        elif _get_current_function_mode() is self:  # another mode lies above: it stays on, which costs time alone
+            self.__exit__(None, None, None)
+        else:
+            return
+        self._on = on
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = frames.call_as(sys._getframe(1), func, args, kwargs or {})
+        self.recorder.harmless(self.look)
+        if func is Tensor.to:
+            self.recorder.harmless(self._uploaded, args[0], result)
+        return result
+
+    def _uploaded(self, source: Tensor, result: Any) -> None:
+        """Remember large host tensors, to see whether the same one is sent to the device step after step."""
+        size = source.numel() * source.element_size()
+        if size < BIG or source.device.type != "cpu" or result.device.type != "xla":
+            return
+        known = self._uploads.get(id(source))
+        if known is None or known[0]() is not source or known[1] != source._version:
+            where = self.recorder.frames(frames.stack(sys._getframe()))
+            self._uploads[id(source)] = (TensorWeakRef(source), source._version, {self.step}, where)
+            return
+        steps = known[2]
+        if self.step not in steps:
+            steps.add(self.step)
+            values = {"bytes": size, "shape": list(source.shape), "steps": len(steps), "of": self.step - min(steps) + 1}
+            self.recorder.emit("fact", name="upload", step=self.step, at=known[3], values=values)
+
+    def look(self) -> None:
+        """Blame what ran on the host since the last look on the line that is running."""
+        if not self._on:
+            return
+        grown = self.counters.increments()
+        if grown:
+            where = self.recorder.frames(frames.stack(sys._getframe()))
+            for op, count in grown.items():
+                self.found[op, where] = self.found.get((op, where), 0) + count
+
+    def report(self) -> None:
+        for (op, where), count in self.found.items():
+            self.recorder.emit("fallback", op=op, n=count, at=where)
+        self.found = {}
