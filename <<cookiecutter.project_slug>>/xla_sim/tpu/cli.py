@@ -1,0 +1,181 @@
+"""``python -m xla_sim compile``: hand every captured graph to the TPU compiler and report what it says, chip by chip."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+from ..config import FAIL_ON, Config, ConfigError, fails, filter_findings, load_config, with_options
+from .cache import Cache, default_directory
+from .chips import ChipError, Topology, find_chip, find_topology
+from .inputs import Captured, InputError, captured, requests_for
+from .pool import TpuUnavailable
+from .results import CompileRequest, CompileResult
+from .scheduler import Interrupted, Limits, compile_all
+
+OK, FINDINGS, WRONG, STOPPED, CANNOT = range(5)
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+
+
+def add_parser(subparsers: Any) -> argparse.ArgumentParser:
+    """Add the ``compile`` command; ``main`` is its default."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "compile",
+        help="hand the captured graphs to the TPU compiler: accepted or not, HBM, padding, a bound on step time",
+        description="Compile every graph that `xla_sim run` captured with libtpu's compiler, which needs no TPU. "
+        "Needs Python 3.11 or newer with jax and libtpu: this one, or the one that $XLA_SIM_TPU_PYTHON names.",
+    )
+    parser.add_argument("directory", type=Path, nargs="?", default=Path("reports/xla_sim"), metavar="DIR",
+                        help="a run directory, or one graph (default: reports/xla_sim)")  # fmt: skip
+    parser.add_argument("--chips", type=_words, metavar="NAMES", help="v4, v5e, v5p, v6e, v7x, by commas (default: chips of [tool.xla_sim], or v5e)")
+    parser.add_argument("--topology", type=_words, metavar="NAMES", help="slices instead of single chips, as v5e:2x4, for a program with shardings")
+    parser.add_argument("--graph", metavar="HASH", help="only the graph whose hash begins so")
+    parser.add_argument("--max-graphs", type=_positive, default=20, metavar="N",
+                        help="compile the N graphs that ran most often (default: 20)")  # fmt: skip
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results' JSON to FILE")
+    parser.add_argument("--timeout", type=_seconds, metavar="S", help="end a compilation after S seconds (default: 1800)")
+    parser.add_argument("--memory", type=_bytes, metavar="BYTES", help="end a compilation that takes more, as 8GiB (default: 85 %% of the machine)")
+    parser.add_argument("--jobs", type=_positive, default=2, metavar="N", help="compilations at a time (default: 2)")
+    parser.add_argument("--cache", type=Path, metavar="DIR", help="where results are kept (default: $XLA_SIM_CACHE or ~/.cache/xla_sim/compile)")
+    parser.add_argument("--no-cache", action="store_true", help="compile again what is known")
+    parser.add_argument("--fail-on", choices=FAIL_ON, help="exit with 1 at findings of this severity (default: warning)")
+    parser.set_defaults(main=main)
+    return parser
+
+
+def main(args: argparse.Namespace) -> int:
+    """The exit code: 0, 1 findings, 2 wrong command, 3 interrupted, 4 no TPU compiler here."""
+    previous = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        return _compile(args, with_options(load_config(), fail_on=args.fail_on))
+    except (ChipError, InputError, ConfigError) as error:
+        print(f"xla_sim compile: {error}", file=sys.stderr)
+        return WRONG
+    except TpuUnavailable as error:
+        print(f"xla_sim compile: {error}", file=sys.stderr)
+        return CANNOT
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _compile(args: argparse.Namespace, config: Config) -> int:
+    topologies = _topologies(args, config)
+    graphs, left = captured(args.directory, args.graph, args.max_graphs)
+    for sentence in left:
+        print(f"xla_sim compile: {sentence}", file=sys.stderr)
+    requests = requests_for(graphs, topologies, explicit=bool(args.topology))
+    cache = None if args.no_cache else Cache(args.cache or default_directory())
+    limits = Limits(args.timeout or config.timeout or 1800.0, args.memory)
+    results: Sequence[Optional[CompileResult]]
+    done = True
+    logs = args.directory / "compile-logs" if args.directory.is_dir() else None
+    try:
+        with progress_bar(requests) as progress:
+            results = compile_all(requests, limits, cache, args.jobs, progress, logs)
+    except Interrupted as interrupted:
+        results, done = interrupted.results, False
+    except OSError as error:
+        print(f"xla_sim compile: {error.filename or args.directory}: {error.strerror or error}", file=sys.stderr)
+        return CANNOT
+    if cache is not None and cache.problem:
+        print(f"xla_sim compile: {cache.problem}", file=sys.stderr)
+    finished = [result for result in results if result is not None]
+    code = _report(args, config, graphs, finished)
+    if not done:
+        print(f"xla_sim compile: interrupted; {len(finished)} of {len(requests)} compilations are done and kept", file=sys.stderr)
+        return STOPPED
+    return code
+
+
+def _topologies(args: argparse.Namespace, config: Config) -> List[Topology]:
+    if args.topology and args.chips:
+        raise InputError("give --chips or --topology, not both: a topology names its chip")
+    if args.topology:
+        return [find_topology(name) for name in args.topology]
+    return [find_topology(find_chip(name).one) for name in dict.fromkeys(args.chips or config.chips)]
+
+
+def _report(args: argparse.Namespace, config: Config, graphs: Sequence[Captured], results: Sequence[CompileResult]) -> int:
+    """Write compile.json and the reports beside it, print, and hand back the exit code."""
+    from ..report import print_terminal, write_reports
+    from ..report.document import DocumentError, empty, load_directory, plain, to_json
+    from ..report.files import write_atomic
+    from .findings import judge, load_run
+    from .pool import probe
+
+    directory = args.directory if args.directory.is_dir() else None
+    run = load_run(directory)
+    findings = filter_findings(judge(results, run), config)
+    document: Dict[str, Any] = plain(
+        {
+            "schema": 1,
+            "kind": "compile",
+            "compiler": probe(),
+            "results": [result.to_json() for result in results if not result.narrowed],
+            "findings": [finding.as_dict() for finding in findings],
+        }
+    )
+    try:
+        if args.json:
+            write_atomic(args.json, to_json(document))
+        if directory is None:
+            print_terminal({**empty(), "compile": document})
+        else:
+            write_atomic(directory / "compile.json", to_json(document))
+            whole = load_directory(directory)
+            write_reports(directory, whole)
+            print_terminal(whole, directory, "nox -s tpu_fit" if not findings else None)
+    except DocumentError as error:
+        print(f"xla_sim compile: {error}", file=sys.stderr)
+        return WRONG
+    except OSError as error:
+        where = error.filename or directory or args.json
+        print(f"xla_sim compile: the report can't be written to {where}: {error.strerror or error}", file=sys.stderr)
+        return CANNOT
+    return FINDINGS if fails(findings, config.fail_on) else OK
+
+
+def progress_bar(requests: Sequence[CompileRequest]) -> Any:
+    """A context manager that hands out `scheduler.Progress`: a bar on a terminal, a line a compilation elsewhere."""
+    from .progress import Bar, Lines
+
+    return Bar(requests) if sys.stderr.isatty() else Lines(requests)
+
+
+def _interrupt(number: int, frame: Optional[FrameType]) -> None:
+    raise KeyboardInterrupt
+
+
+def _words(text: str) -> Tuple[str, ...]:
+    words = tuple(word.strip() for word in text.split(",") if word.strip())
+    if not words:
+        raise argparse.ArgumentTypeError("it is empty; name one, as v5e")
+    return words
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+    return value
+
+
+def _bytes(text: str) -> int:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(k|m|g|kib|mib|gib)?b?", text.strip().lower())
+    if match is None or float(match[1]) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size; write it like 8GiB or 8000000000")
+    return int(float(match[1]) * _UNITS[match[2] or ""])

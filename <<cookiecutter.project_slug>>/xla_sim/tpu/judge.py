@@ -1,0 +1,112 @@
+"""One compilation from the graph's bytes to a `CompileResult`: what a worker's child does."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Dict, Mapping, Optional, Tuple
+
+from ..trace import Location
+from . import memory, traffic
+from .chips import find_topology
+from .compiler import Compiled, compile_graph
+from .donation import held_twice
+from .narrow import narrow
+from .program import Program, read_module, read_program
+from .results import Buffer, CompileResult
+
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_HBM_FULL = re.compile(r"Ran out of memory (?:on|in memory space) hbm", re.IGNORECASE)
+_CODE = re.compile(r"^\s+program\s+([\d.]+)([KMGT]?)\b", re.MULTILINE)
+_ERROR_NUMBER = re.compile(r"\[type\.googleapis\.com.*", re.DOTALL)
+
+
+def compile_request(request: Mapping[str, Any]) -> Dict[str, Any]:
+    """Compile what the request names and judge it; hands back `CompileResult.to_json`."""
+    graph = Path(request["hlo"]).read_bytes()
+    given = read_module(graph)
+    topology = find_topology(request["topology"])
+    used = narrow(graph) if request["narrow"] else graph
+    options = tuple((str(name), str(value)) for name, value in request["options"])
+    compiled = compile_graph(used, topology.name, request["partitions"], options)
+    program = read_program(compiled.program) if compiled.program else None
+    status = _status(compiled)
+    common: Dict[str, Any] = {
+        "graph": request["graph"],
+        "chip": topology.chip.name,
+        "topology": topology.name,
+        "chips": request["partitions"],
+        "status": status,
+        "seconds": round(compiled.seconds, 3),
+        "message": _ERROR_NUMBER.sub("", compiled.error).strip(),
+        "narrowed": request["narrow"],
+    }
+    if status == "rejected" or program is None:
+        return CompileResult(**common, location=blamed(given, compiled.error)).to_json()
+    code = compiled.code or _code_in(compiled.error)
+    buffers = [_named(program, given, buffer) for buffer in memory.at_peak(program)]
+    work = traffic.work(program)
+    arguments = memory.arguments(program, buffers)
+    return CompileResult(
+        **common,
+        hbm=memory.hbm(program, topology.chip, code),
+        padding=memory.padding(buffers),
+        bound=traffic.bound(work, topology.chip) if status == "ok" else None,
+        flops=compiled.flops,
+        bytes_accessed=compiled.bytes_accessed,
+        buffers=tuple(buffers[: request["buffers"]]),
+        arguments=arguments,
+        held_twice=held_twice(given, arguments),
+        collectives=work.collectives,
+    ).to_json()
+
+
+def _status(compiled: Compiled) -> str:
+    if not compiled.error:
+        return "ok"
+    return "oom" if _HBM_FULL.search(compiled.error) else "rejected"
+
+
+def _code_in(message: str) -> int:
+    """Bytes of code, where the compiler got so far before it found HBM too small."""
+    found = _CODE.search(message)
+    return int(float(found.group(1)) * _UNITS[found.group(2)]) if found else 0
+
+
+def _named(program: Program, given: Program, buffer: Buffer) -> Buffer:
+    """An argument with the line that made it, where the compiled program lost it but the captured graph has it."""
+    if buffer.parameter is None or buffer.location.line:
+        return buffer
+    for instruction in given.computations[given.entry]:
+        if instruction.opcode == "parameter" and instruction.raw.parameter_number == buffer.parameter:
+            values = {**buffer.__dict__, "location": given.location(instruction)}
+            return Buffer(**values)
+    return buffer
+
+
+def blamed(given: Program, message: str) -> Location:
+    """The line of what the compiler refused: the instruction it names, or the only kind of op whose shape it quotes."""
+    names = re.findall(r"%?([A-Za-z_][\w.\-]*)", message)
+    for name in names:
+        instruction = given.by_name.get(name)
+        if instruction is not None and instruction.opcode not in ("parameter", "constant"):
+            return given.location(instruction)
+    shapes = set(re.findall(r"\b[a-z]+\d+[a-z0-9]*\[[\d,]*\]", message))
+    words = {word.lower() for word in re.findall(r"[A-Za-z]+(?:-[A-Za-z]+)*", message)}
+    ranked = []
+    for instruction in given.by_id.values():
+        involved = [instruction.shape, *(given.by_id[one].shape for one in instruction.operands if one in given.by_id)]
+        quoted = sum(_plain(shape) in shapes for part in involved for shape in part.arrays())
+        said = instruction.opcode.lower() in words or _target(instruction.raw) in words
+        if said or quoted:
+            ranked.append(((said, quoted), instruction))
+    best: Optional[Tuple[Any, Any]] = max(ranked, key=lambda one: one[0], default=None)
+    return given.location(best[1]) if best is not None else Location()
+
+
+def _target(message: Any) -> str:
+    return str(message.custom_call_target).lower()
+
+
+def _plain(shape: Any) -> str:
+    return f"{shape.dtype}[{','.join(map(str, shape.dims))}]"

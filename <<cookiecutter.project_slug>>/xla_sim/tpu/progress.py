@@ -1,0 +1,65 @@
+"""How far a batch of compilations is: a bar on a terminal, a line each elsewhere, both on standard error."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any, Dict, Sequence
+
+from .results import CompileRequest
+
+
+def _what(request: CompileRequest) -> str:
+    return f"{request.graph[:8]} for {request.topology}{' with narrow types' if request.narrow else ''}"
+
+
+class Lines:
+    """A line when a compilation ends; nothing for what the cache knows."""
+
+    def __init__(self, requests: Sequence[CompileRequest]) -> None:
+        self._all = len(requests)
+        self._done = 0
+        self._started: Dict[int, float] = {}
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def __call__(self, event: str, number: int, request: CompileRequest) -> None:
+        if event == "start":
+            self._started[number] = time.monotonic()
+            return
+        self._done += 1
+        if event == "end":
+            seconds = time.monotonic() - self._started[number]
+            print(f"[{self._done}/{self._all}] compiled {_what(request)} in {seconds:.1f} s", file=sys.stderr, flush=True)
+
+
+class Bar:
+    """rich's bar, with what is being compiled and for how long."""
+
+    def __init__(self, requests: Sequence[CompileRequest]) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._task = self._progress.add_task("compiling", total=len(requests))
+        self._running: Dict[int, str] = {}
+
+    def __enter__(self) -> Any:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def __call__(self, event: str, number: int, request: CompileRequest) -> None:
+        if event == "start":
+            self._running[number] = _what(request)
+        else:
+            self._running.pop(number, None)
+            self._progress.advance(self._task)
+        self._progress.update(self._task, description=", ".join(self._running.values()) or "compiling")

@@ -1,0 +1,222 @@
+"""Compile many graphs: two at a time, the longest first, through the cache, in processes with limits, until done or interrupted.
+
+Runs in any Python: the compiler lives in the worker, whose Python is ``$XLA_SIM_TPU_PYTHON`` or else this one.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import tempfile
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from .cache import Cache
+from .chips import find_topology
+from .pool import Ended, Pool, probe
+from .results import CompileRequest, CompileResult
+
+Progress = Callable[[str, int, CompileRequest], None]  # "start", "end" or "cached", index, request
+_TAIL = 1500  # characters of a dead compiler's log that a message quotes
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of one compilation. Memory is resident bytes; None: 85 % of the machine's."""
+
+    seconds: float = 1800.0
+    memory: Optional[int] = None
+
+    @property
+    def bytes(self) -> int:
+        if self.memory is not None:
+            return self.memory
+        return int(0.85 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+
+
+@dataclass
+class _Run:
+    """What is known while a batch is compiled."""
+
+    requests: Sequence[CompileRequest]
+    limits: Limits
+    cache: Optional[Cache]
+    progress: Progress
+    versions: Mapping[str, str]
+    keys: Dict[int, str] = field(default_factory=dict)
+    results: Dict[int, CompileResult] = field(default_factory=dict)
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C; `results` holds what was done by then, with None for the rest."""
+
+    def __init__(self, results: Sequence[Optional[CompileResult]]) -> None:
+        super().__init__()
+        self.results = results
+
+
+def compile_all(
+    requests: Sequence[CompileRequest],
+    limits: Limits = Limits(),
+    cache: Optional[Cache] = None,
+    jobs: int = 2,
+    progress: Optional[Progress] = None,
+    logs: Optional[Path] = None,
+) -> List[CompileResult]:
+    """Compile every request; results come in the order of the requests.
+
+    Args:
+        progress: called when a compilation starts and ends, or was found in the cache.
+        logs: folder for the compiler's own output; by default it is kept only as long as it takes.
+
+    Raises:
+        TpuUnavailable: this machine or environment can't run the TPU compiler; the message is a sentence.
+        ChipError: a request's topology doesn't exist.
+        OSError: a request's graph can't be read.
+        Interrupted: Ctrl-C.
+    """
+    for request in requests:
+        find_topology(request.topology)
+    run = _Run(requests, limits, cache, progress or (lambda *_: None), probe())
+    for number, request in enumerate(requests):
+        if cache is not None:
+            run.keys[number] = cache.key(request, run.versions)
+            _from_cache(run, number)
+        elif not request.hlo.is_file():
+            raise FileNotFoundError(2, "No such file", str(request.hlo))
+    todo = sorted((number for number in range(len(requests)) if number not in run.results), key=lambda n: -_cost(requests[n]))
+    try:
+        if todo:
+            with tempfile.TemporaryDirectory(prefix="xla_sim_compile_") as scratch:
+                _compile(run, todo, max(1, jobs), Path(scratch), logs or Path(scratch))
+    except KeyboardInterrupt:
+        raise Interrupted([run.results.get(number) for number in range(len(requests))]) from None
+    finally:
+        if cache is not None:
+            cache.prune()
+    return [run.results[number] for number in range(len(requests))]
+
+
+def _cost(request: CompileRequest) -> float:
+    """What orders compilations by length: the graph's size, and sharding makes it worse."""
+    return float(request.hlo.stat().st_size * (1 + request.partitions**0.5))
+
+
+def _from_cache(run: _Run, number: int) -> None:
+    assert run.cache is not None
+    values = run.cache.get(run.keys[number])
+    if values is None:
+        return
+    try:
+        result = CompileResult.from_json(_relative(values))
+    except (KeyError, TypeError, ValueError):
+        return  # the checksum holds but the shape doesn't: somebody else's file; it is compiled again and overwritten
+    run.results[number] = replace(result, graph=run.requests[number].graph, cached=True)
+    run.progress("cached", number, run.requests[number])
+
+
+def _compile(run: _Run, todo: List[int], jobs: int, scratch: Path, logs: Path) -> None:
+    logs.mkdir(parents=True, exist_ok=True)
+    names = {number: f"{run.requests[number].graph[:16]}-{run.requests[number].topology.replace(':', '-')}" for number in todo}
+    with Pool(logs / "worker.log") as pool:
+        running: Dict[int, Path] = {}
+        while todo or running:
+            while todo and len(running) < jobs:
+                number = todo.pop(0)
+                out = scratch / f"{number}.json"
+                log = logs / f"{names[number]}{'-narrow' if run.requests[number].narrow else ''}.log"
+                log.unlink(missing_ok=True)
+                running[number] = log
+                pool.start(_message(number, run.requests[number], run.limits, out, log))
+                run.progress("start", number, run.requests[number])
+            for ended in pool.wait():
+                log = running.pop(ended.number)
+                _finish(run, ended, scratch / f"{ended.number}.json", log)
+
+
+def _message(number: int, request: CompileRequest, limits: Limits, out: Path, log: Path) -> Dict[str, Any]:
+    return {
+        "id": number,
+        "graph": request.graph,
+        "hlo": str(request.hlo.resolve()),
+        "topology": request.topology,
+        "partitions": request.partitions,
+        "narrow": request.narrow,
+        "buffers": request.buffers,
+        "options": request.options,
+        "seconds": limits.seconds,
+        "memory": limits.bytes,
+        "out": str(out.resolve()),
+        "log": str(log.resolve()),
+    }
+
+
+def _finish(run: _Run, ended: Ended, out: Path, log: Path) -> None:
+    request = run.requests[ended.number]
+    if out.is_file():
+        values = CompileResult.from_json(_read(out)).to_json()
+        if run.cache is not None:
+            run.cache.put(run.keys[ended.number], {**values, "peak_rss": ended.rss})
+        result = replace(CompileResult.from_json(_relative(values)), peak_rss=ended.rss)
+    else:
+        result = _died(request, ended, log, run.limits)
+    run.results[ended.number] = result
+    run.progress("end", ended.number, request)
+
+
+def _read(path: Path) -> Dict[str, Any]:
+    import json
+
+    values: Dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return values
+
+
+def _died(request: CompileRequest, ended: Ended, log: Path, limits: Limits) -> CompileResult:
+    """The result of a compilation that never got to an answer."""
+    topology = find_topology(request.topology)
+    status = "timeout" if ended.why == "timeout" else "crashed"
+    return CompileResult(
+        graph=request.graph,
+        chip=topology.chip.name,
+        topology=topology.name,
+        status=status,
+        chips=request.partitions,
+        seconds=round(ended.seconds, 3),
+        message=_epitaph(ended, log, limits),
+        peak_rss=ended.rss,
+        reproducer=str(request.hlo),
+        command=repeat_command(request),
+        narrowed=request.narrow,
+    )
+
+
+def _epitaph(ended: Ended, log: Path, limits: Limits) -> str:
+    if ended.why == "timeout":
+        return f"no answer within {limits.seconds:g} s"
+    if ended.why == "memory":
+        return f"the compilation took more than {limits.bytes / 2**30:.1f} GiB of this machine's memory"
+    try:
+        tail = log.read_text(encoding="utf-8", errors="replace")[-_TAIL:].strip()
+    except OSError:
+        tail = ""
+    return f"{ended.how}\n{tail}".strip()
+
+
+def repeat_command(request: CompileRequest) -> str:
+    """What a person types to have this compilation again."""
+    return f"python -m xla_sim compile --topology {request.topology} {shlex.quote(str(request.hlo))}"
+
+
+def _relative(values: Any) -> Any:
+    """The result with the files of its locations as people name them: below the working directory without it."""
+    if isinstance(values, dict):
+        fixed = {key: _relative(value) for key, value in values.items()}
+        if "line" in fixed and os.path.isabs(fixed.get("file", "")):
+            inside = os.path.relpath(fixed["file"])
+            fixed["file"] = fixed["file"] if inside.startswith("..") else inside
+        return fixed
+    return [_relative(value) for value in values] if isinstance(values, (list, tuple)) else values
+
+
+__all__: Tuple[str, ...] = ("Interrupted", "Limits", "Progress", "compile_all", "repeat_command")

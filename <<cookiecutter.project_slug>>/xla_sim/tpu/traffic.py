@@ -1,0 +1,225 @@
+"""What a compiled program must move and multiply: HBM traffic, matrix FLOP and collectives of one execution on one device.
+
+Everything is counted from below, so that the bound made of it is a lower bound: an operand is read once an instruction, a slice
+only where it is cut, a loop of unknown length runs once, and what the compiler keeps in on-chip memory moves nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Any, Dict, Iterator, List, Optional, Tuple
+
+from .chips import Chip
+from .program import HBM, Instruction, Program, Shape
+from .results import Bound, Collective, Transfer
+
+_FREE = {
+    "parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "partition-id", "replica-id", "domain",
+    "opt-barrier", "add-dependency", "send", "send-done", "recv", "recv-done", "infeed", "outfeed",
+}  # fmt: skip
+_CUTS = {"dynamic-slice", "slice", "gather"}
+_KINDS = ("all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute", "collective-broadcast")
+_TRIPS = re.compile(rb'"known_trip_count":\s*\{\s*"n":\s*"?(\d+)')
+
+
+@dataclass(frozen=True)
+class Work:
+    """Of one execution."""
+
+    matrix_flops: float
+    hbm_bytes: float
+    collectives: Tuple[Collective, ...]
+
+
+def bound(work: Work, chip: Chip) -> Bound:
+    """The time that public peaks allow: FLOP/s of bf16 for the matrix unit, bytes/s for HBM."""
+    compute = work.matrix_flops / chip.peak_flops
+    memory = work.hbm_bytes / chip.bandwidth
+    seconds = max(compute, memory)
+    return Bound(seconds, compute, memory, compute / seconds if seconds else 0.0, work.matrix_flops, work.hbm_bytes)
+
+
+def work(program: Program) -> Work:
+    """Count it."""
+    flops = moved = 0.0
+    transfers: Dict[str, List[Tuple[int, Transfer]]] = {}
+    for instruction, times, fused in _executed(program, program.entry, 1, False):
+        flops += times * matrix_flops(program, instruction)
+        if not fused:
+            moved += times * _moved(program, instruction)
+        kind = _kind(program, instruction, fused)
+        if kind:
+            transfers.setdefault(kind, []).append((times, _transfer(program, instruction)))
+    collectives = [
+        Collective(
+            kind,
+            sum(times for times, _ in found),
+            sum(times * transfer.bytes for times, transfer in found),
+            max((transfer for _, transfer in found), key=lambda transfer: transfer.bytes),
+        )
+        for kind, found in transfers.items()
+    ]
+    return Work(flops, moved, tuple(sorted(collectives, key=lambda one: -one.bytes)))
+
+
+def _executed(program: Program, computation: int, times: int, fused: bool) -> Iterator[Tuple[Instruction, int, bool]]:
+    """Every instruction with how often it runs, and whether it is part of a fusion; of branches those of the first."""
+    for instruction in program.computations[computation]:
+        yield instruction, times, fused
+        opcode = instruction.opcode
+        if opcode == "while":
+            trips = _TRIPS.search(instruction.raw.backend_config)
+            body = instruction.called[0]
+            yield from _executed(program, body, times * (int(trips.group(1)) if trips else 1), fused)
+        elif opcode in ("fusion", "async-start", "call", "conditional") and instruction.called:
+            inside = fused or opcode in ("fusion", "async-start")
+            yield from _executed(program, instruction.called[0], times, inside)
+
+
+def _moved(program: Program, instruction: Instruction) -> float:
+    """HBM bytes that one execution reads and writes."""
+    opcode = instruction.opcode
+    if opcode in _FREE or opcode.endswith(("-done", "-update")) or opcode in ("while", "call", "conditional"):
+        return 0
+    operands = [program.by_id[number] for number in dict.fromkeys(instruction.operands) if number in program.by_id]
+    if opcode == "dynamic-update-slice" or opcode == "scatter":
+        return 2 * _bytes(operands[-1 if opcode == "scatter" else 1].shape)
+    if opcode == "custom-call":
+        return 0  # may be a buffer that nobody writes yet
+    written = _written(instruction)
+    if opcode in _CUTS:
+        return written + (min(written, _bytes(operands[0].shape)) if _bytes(operands[0].shape) else 0)
+    if opcode in ("fusion", "async-start") and instruction.called:
+        return _moved_by_fusion(program, instruction)
+    return written + sum(_bytes(operand.shape) for operand in operands)
+
+
+def _moved_by_fusion(program: Program, fusion: Instruction) -> float:
+    body = program.computations[fusion.called[0]]
+    users: Dict[int, List[Instruction]] = {}
+    for instruction in body:
+        for operand in instruction.operands:
+            users.setdefault(operand, []).append(instruction)
+    root = program.by_id[program.roots[fusion.called[0]]]
+    written = _written(fusion)
+    updated = _updated(program, root)
+    if updated is not None:
+        written = min(written, updated)
+    read = 0.0
+    for parameter in (one for one in body if one.opcode == "parameter"):
+        outer = program.by_id.get(fusion.operands[parameter.raw.parameter_number])
+        whole = _bytes(outer.shape) if outer is not None else 0
+        uses = users.get(parameter.id, [])
+        if whole and all(_touches_part(use, parameter) for use in uses):
+            whole = min(whole, sum(_part(program, use, parameter) for use in uses))
+        read += whole
+    return written + read
+
+
+def _touches_part(use: Instruction, parameter: Instruction) -> bool:
+    return use.opcode in _CUTS or (
+        use.opcode in ("dynamic-update-slice", "scatter") and use.operands[:1] == (parameter.id,)
+    )
+
+
+def _part(program: Program, use: Instruction, parameter: Instruction) -> int:
+    return use.shape.logical if use.opcode in _CUTS and use.operands[:1] == (parameter.id,) else 0
+
+
+def _updated(program: Program, root: Instruction) -> Optional[int]:
+    """Bytes that a fusion ending in an update in place writes; None when it doesn't end so."""
+    while root.opcode in ("bitcast", "copy", "convert") and root.operands[0] in program.by_id:
+        root = program.by_id[root.operands[0]]
+    if root.opcode == "dynamic-update-slice":
+        return program.by_id[root.operands[1]].shape.logical
+    if root.opcode == "scatter":
+        return program.by_id[root.operands[-1]].shape.logical
+    return None
+
+
+def _written(instruction: Instruction) -> int:
+    shape = instruction.shape
+    if instruction.opcode.endswith("-start") and shape.parts:
+        first = instruction.opcode in ("copy-start", "all-reduce-start")
+        shape = shape.parts[0 if first else min(1, len(shape.parts) - 1)]
+    return _bytes(shape)
+
+
+def _bytes(shape: Shape) -> int:
+    """Of what lies in HBM."""
+    return sum(array.logical for array in shape.arrays() if array.space == HBM)
+
+
+def matrix_flops(program: Program, instruction: Instruction) -> float:
+    """FLOP on the matrix unit: two for each multiplication of a dot or convolution that meets a real element of its input."""
+    out = math.prod(instruction.shape.dims)
+    if instruction.opcode == "dot":
+        lhs = program.by_id[instruction.operands[0]].shape
+        contracted = instruction.raw.dot_dimension_numbers.lhs_contracting_dimensions
+        return 2.0 * out * math.prod(lhs.dims[dimension] for dimension in contracted)
+    if instruction.opcode != "convolution":
+        return 0.0
+    numbers = instruction.raw.convolution_dimension_numbers
+    data, kernel = (program.by_id[number].shape for number in instruction.operands[:2])
+    for dimension in numbers.output_spatial_dimensions:
+        out //= max(1, instruction.shape.dims[dimension])
+    pairs = 1.0
+    for window, at, to in zip(
+        instruction.raw.window.dimensions, numbers.input_spatial_dimensions, numbers.output_spatial_dimensions
+    ):
+        pairs *= _pairs(window, data.dims[at], instruction.shape.dims[to])
+    return 2.0 * out * pairs * kernel.dims[numbers.kernel_input_feature_dimension]
+
+
+def _pairs(window: Any, size: int, out: int) -> int:
+    """Along one dimension, how many pairs of an output position and a kernel position meet an input element."""
+    stride, dilation, base = window.stride or 1, window.window_dilation or 1, window.base_dilation or 1
+    last = (size - 1) * base
+    count = 0
+    for position in range(window.size):
+        start = position * dilation - window.padding_low
+        for first in range(min(base, out)):
+            if (first * stride + start) % base:
+                continue
+            step = base * stride  # outputs first, first + base, … read start + first * stride, + step, …
+            at = first * stride + start
+            low = max(0, -(at // step)) if at < 0 else 0
+            high = min((last - at) // step, (out - 1 - first) // base)
+            count += max(0, high - low + 1)
+    return count
+
+
+def _kind(program: Program, instruction: Instruction, fused: bool) -> Optional[str]:
+    opcode = instruction.opcode[: -len("-start")] if instruction.opcode.endswith("-start") else instruction.opcode
+    if opcode == "ragged-all-to-all":
+        return "all-to-all"
+    if opcode not in _KINDS:
+        return None
+    if opcode == "all-reduce" and fused and _is_scattered(program, instruction):
+        return "reduce-scatter"
+    return opcode
+
+
+def _is_scattered(program: Program, reduce: Instruction) -> bool:
+    """Whether a fused all-reduce keeps only each device's slice: how the TPU compiler writes a reduce-scatter."""
+    for body in program.computations.values():
+        users = [one for one in body if reduce.id in one.operands]
+        if users:
+            return all(one.opcode == "dynamic-slice" for one in users)
+    return False
+
+
+def _transfer(program: Program, instruction: Instruction) -> Transfer:
+    operands = sum(program.by_id[number].shape.logical for number in instruction.operands if number in program.by_id)
+    shape = instruction.shape
+    if instruction.opcode.endswith("-start") and instruction.opcode != "all-reduce-start" and len(shape.parts) > 1:
+        shape = shape.parts[1]
+    return Transfer(
+        max(operands, shape.logical),
+        instruction.name,
+        str(shape),
+        instruction.raw.metadata.op_name,
+        program.location(instruction),
+    )

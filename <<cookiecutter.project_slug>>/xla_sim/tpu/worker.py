@@ -1,0 +1,133 @@
+"""The process that compiles: it imports jaxlib and libtpu once, then forks a process for every compilation.
+
+``python -m xla_sim.tpu.worker`` reads requests from its standard input, a JSON object a line, and reports on its standard output:
+``ready``, ``unavailable``, ``started`` and ``ended``. A fork costs milliseconds where a fresh interpreter would pay for all imports, and
+a compiler that dies, hangs or eats the memory takes nobody with it. When its input ends, it ends its children and itself.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import select
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, List
+
+from . import compiler
+
+_TICK = 0.02  # seconds between two looks at the children
+_PAGE = resource.getpagesize()
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass
+class _Child:
+    pid: int
+    deadline: float
+    memory: int  # bytes; 0: no limit
+    why: str = ""  # "timeout" or "memory" when this process ended it
+
+
+def main() -> None:
+    reports = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8")
+    os.dup2(2, 1)  # what libraries print belongs in the log
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        compiler.load()
+    except (ImportError, OSError) as error:
+        _report(reports, event="unavailable", message=str(error))
+        return
+    _report(reports, event="ready")
+    children: Dict[int, _Child] = {}
+    pending = b""
+    while True:
+        if select.select([0], [], [], _TICK if children else None)[0]:
+            data = os.read(0, 1 << 16)
+            if not data:
+                break
+            *lines, pending = (pending + data).split(b"\n")
+            for line in lines:
+                _start(json.loads(line), children, reports)
+        _watch(children, reports)
+    for child in children.values():
+        os.kill(child.pid, signal.SIGKILL)
+
+
+def _report(reports: Any, **values: Any) -> None:
+    reports.write(json.dumps(values) + "\n")
+    reports.flush()
+
+
+def _start(request: Dict[str, Any], children: Dict[int, _Child], reports: Any) -> None:
+    pid = os.fork()
+    if pid == 0:
+        _run_and_exit(request)
+    children[request["id"]] = _Child(pid, time.monotonic() + request["seconds"], request["memory"])
+    _report(reports, event="started", id=request["id"], pid=pid)
+
+
+def _watch(children: Dict[int, _Child], reports: Any) -> None:
+    """Report what ended, and end what took too long or too much."""
+    for number, child in list(children.items()):
+        pid, status, usage = os.wait4(child.pid, os.WNOHANG)
+        if pid:
+            del children[number]
+            signum = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+            code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 0
+            rss = usage.ru_maxrss * 1024
+            _report(reports, event="ended", id=number, signal=signum, code=code, why=child.why, rss=rss)
+        elif not child.why:
+            child.why = "timeout" if time.monotonic() > child.deadline else ""
+            if child.memory and _rss(child.pid) > child.memory:
+                child.why = "memory"
+            if child.why:
+                os.kill(child.pid, signal.SIGKILL)
+
+
+def _rss(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
+    except (OSError, IndexError, ValueError):
+        return 0  # it has just ended
+
+
+def _run_and_exit(request: Dict[str, Any]) -> None:
+    """The child: compile, write the result, and leave without running anybody's exit handlers."""
+    code = 1
+    try:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        try:  # when the machine runs out of memory, the kernel shall take this process and not the user's
+            Path("/proc/self/oom_score_adj").write_text("1000")
+        except OSError:
+            pass
+        from .judge import compile_request
+
+        values = compile_request(request)
+        part = Path(request["out"] + ".part")
+        part.write_text(json.dumps(values))
+        part.replace(request["out"])
+        code = 0
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+__all__: List[str] = ["main"]
+
+if __name__ == "__main__":
+    main()
