@@ -219,6 +219,9 @@ def _unknown(stack: dict[str, str], events: Sequence[Event]) -> tuple[str, ...]:
     unknown = []
     if "torch" in stack and "torch_xla" not in stack:
         unknown.append("torch_xla was never imported, so nothing is known of XLA")
+    for event in events:
+        if event["e"] == "fact" and event["name"] == "compared" and event["values"].get("reason"):
+            unknown.append(f"host-mismatch was not looked for: {event['values']['reason']}")
     if not any(event["e"] == "runtime" for event in events):
         unknown.append("the program did not end by itself: compile times and torch_xla's metrics are missing")
     return tuple(unknown)

@@ -82,7 +82,7 @@ class Reader:
         self.path = path
         self.offset = 0
         self.limit = limit  # bytes
-        self._file = os.open(path, os.O_RDONLY | os.O_CREAT)
+        self._file = os.open(path, os.O_RDONLY | os.O_CREAT, 0o644)
 
     def new(self) -> list[Record]:
         size = os.fstat(self._file).st_size - self.offset

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import collections
+import os
 import sys
 import threading
 from pathlib import Path
@@ -73,6 +74,12 @@ class Observer:
         self.modules.install()
         self.optimizers = OptimizerWatch(self.recorder, self.modules)
         self.optimizers.install()
+        self.comparison = None
+        if os.environ.get("XLA_SIM_COMPARE_EAGER"):
+            from xla_sim.observe.compare import EagerComparison
+
+            self.comparison = EagerComparison(self.recorder)
+            self.comparison.install()
         self._install_backward()
         self._install_tensor()
         self.recorder.emit("stack", torch=str(torch.__version__).split("+")[0], python=sys.version.split()[0])
@@ -247,6 +254,8 @@ class Observer:
             if self.xlac and self.step and not pending and not self._nonfinite:
                 self._check_parameters()
         if self.xlac:
+            if self.comparison is not None:
+                self.comparison.finish()
             started = self.xlac._xla_runtime_is_initialized()
             self.recorder.emit("runtime", started=bool(started), compile_seconds=self._compile_seconds())
             (self.directory / "metrics.txt").write_text(self.xlac._xla_metrics_report(), encoding="utf-8")

@@ -31,7 +31,7 @@ class Recorder:
         self.directory = directory
         self.started = time.perf_counter()
         self.pid = os.getpid()
-        self._file = os.open(directory / "events.jsonl", os.O_RDWR | os.O_CREAT)
+        self._file = os.open(directory / "events.jsonl", os.O_RDWR | os.O_CREAT, 0o644)
         self._end = 0  # of what was written
         self._frames: dict[tuple[RawFrame, ...], int] = {}
         self._last_step: bytes | None = None

@@ -62,7 +62,7 @@ def all_rules() -> list[Rule]:
         pending.extend(cls.__subclasses__())
         if hasattr(cls, "code"):
             found.append(cls())
-    return sorted(found, key=lambda rule: rule.code)
+    return sorted(found, key=lambda rule: (not rule.code.startswith("XLA"), rule.code))
 
 
 def find_rule(name_or_code: str) -> Rule:

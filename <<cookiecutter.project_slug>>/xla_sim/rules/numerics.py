@@ -96,6 +96,11 @@ class WideDtype(Rule):
             if counter:
                 yield self._finding(counter, examples, severity)
 
+    def check_compiled(self, results: Any, trace: Any) -> Iterable[Finding]:
+        from xla_sim.tpu.figures import price_of_width
+
+        return price_of_width(self, results, trace)
+
     def _finding(self, counter: Counter[tuple[str, int]], examples: dict[Any, Any], severity: str) -> Finding:
         places = sorted(counter, key=lambda place: (not place[1], -counter[place]))
         instruction, dtype, mark = examples[severity == "warning", places[0]]
@@ -150,6 +155,19 @@ class HostMismatch(Rule):
         is named; those after it only inherit the difference.
 
         **Why a TPU cares.** A lowering that computes something else ruins a run without an error.
+
+        **Bad**
+
+        ```python
+        if x.device.type == "xla":                          # another computation on the device
+            x = fast_approximation(x)
+        ```
+
+        **Good**
+
+        ```python
+        x = exact(x)                                        # one computation everywhere
+        ```
 
         **Tolerances.** Relative to the largest value of the output: 1e-4 for float32 (sums of thousands of terms in another
         order), 2e-2 for bfloat16 (8 bits of precision) and 2e-3 for float16.
