@@ -45,8 +45,11 @@ def demo(session: nox.Session) -> None:
 def lint(session: nox.Session) -> None:
     """Check the style and the types of the simulator, the hooks and the tests."""
     session.install(*group("lint"))
-    session.run("ruff", "check")
-    session.run("ruff", "format", "--check")
+    # src/ and tests/ of the generated repository are Python only once they are rendered: session tests lints them then.
+    folders = [folder for folder in ("benchmarks", "hooks", "tests") if Path(folder).is_dir()]
+    code = [*folders, "noxfile.py", f"{GENERATED}/noxfile.py", f"{GENERATED}/xla_sim"]
+    session.run("ruff", "check", *code)
+    session.run("ruff", "format", "--check", *code)
     session.run("mypy", f"{GENERATED}/xla_sim")
     for hook in sorted(Path("hooks").glob("*.py")):
         session.run("mypy", str(hook))

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 ANSWERS: dict[str, str] = json.loads(
-    "<< cookiecutter | jsonify(indent=0) | replace('\\', '\\\\') | replace('"', '\\"') | replace('\n', ' ') >>"
+    "<< cookiecutter | jsonify(indent=0) | replace('\\', '\\\\') | replace('\x22', '\\\x22') | replace('\n', ' ') >>"
 )
 
 NEUTRAL_IDENTITY = {

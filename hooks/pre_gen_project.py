@@ -13,7 +13,7 @@ import unicodedata
 
 # The answers as JSON inside a Python string, so that no answer can break out of either.
 ANSWERS: dict[str, str] = json.loads(
-    "<< cookiecutter | jsonify(indent=0) | replace('\\', '\\\\') | replace('"', '\\"') | replace('\n', ' ') >>"
+    "<< cookiecutter | jsonify(indent=0) | replace('\\', '\\\\') | replace('\x22', '\\\x22') | replace('\n', ' ') >>"
 )
 
 EXAMPLES = {

@@ -35,6 +35,8 @@ from xla_sim.reach import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import nox
 
 STAMP = "xla_sim_environment.json"
@@ -177,7 +179,9 @@ def option(*names: str) -> str | None:
 
 def only_tells() -> bool:
     """Whether nox was asked to tell something (its sessions, say), so that nothing will be built."""
-    return not {"-l", "--list", "--list-sessions", "--json", "--usage", "-h", "--help", "--version"}.isdisjoint(sys.argv)
+    return not {"-l", "--list", "--list-sessions", "--json", "--usage", "-h", "--help", "--version"}.isdisjoint(
+        sys.argv
+    )
 
 
 def plan(name: str, project: dict[str, Any], file: str = "environment.yml") -> Plan:
@@ -272,7 +276,10 @@ def choose_python(version: str, others: tuple[str, ...]) -> tuple[str, str | Non
     newest_first = sorted(others, key=lambda other: [-int(part) for part in other.split(".")])
     for other in newest_first:
         if find_python(other):
-            return other, f"Python {version} is not here and can't be fetched: using Python {other}, which the pins allow."
+            return (
+                other,
+                f"Python {version} is not here and can't be fetched: using Python {other}, which the pins allow.",
+            )
     allowed = ", ".join(sorted({version, *others}, key=lambda other: [int(part) for part in other.split(".")]))
     return "", (
         f"There is no Python for these pins ({allowed}) on this machine, and none can be fetched: install one of them, "
@@ -360,14 +367,14 @@ def activation(location: Path, backend: str) -> str:
 def side_by_side(reports: dict[str, Path]) -> str:
     """Put the figures of several runs into one table, a column for each."""
     columns = {name: json.loads(path.read_text(encoding="utf-8")) for name, path in reports.items()}
-    rows = {
+    rows: dict[str, Callable[[Any], Any]] = {
         "python": lambda report: report["stack"]["python"],
         "torch_xla": lambda report: report["stack"]["torch_xla"],
         "steps": lambda report: report["steps"],
         "compilations": lambda report: report["compiles"],
         "after warm-up": lambda report: report["compiles_after_warmup"],
         "executions": lambda report: report["executions"],
-        "findings": lambda report: ", ".join(sorted({f["rule"] for f in report["findings"]})) or "none",
+        "findings": lambda report: ", ".join(sorted({found["rule"] for found in report["findings"]})) or "none",
     }
     cells = [["", *columns]]
     cells += [[title, *(str(value(report)) for report in columns.values())] for title, value in rows.items()]

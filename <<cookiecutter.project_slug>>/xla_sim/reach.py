@@ -43,7 +43,9 @@ def rattler_mirrors() -> dict[str, list[str]]:
     import rattler
 
     config = rattler.Config.load_from_default_locations("rattler")
-    return {str(address).rstrip("/"): [str(mirror) for mirror in mirrors] for address, mirrors in config.mirrors.items()}
+    return {
+        str(address).rstrip("/"): [str(mirror) for mirror in mirrors] for address, mirrors in config.mirrors.items()
+    }
 
 
 def unreachable(url: str) -> str | None:

@@ -70,20 +70,27 @@ def test_without_git_the_files_are_complete_and_a_line_says_so(bake: Bake, tmp_p
     baked = bake({"PATH": path_without_git(tmp_path)})
     assert not (baked.repository / ".git").exists()
     assert (baked.repository / "noxfile.py").exists()
-    assert baked.stderr.strip() == "git isn't installed, so this folder is no repository yet: install git and run git init."
+    assert (
+        baked.stderr.strip()
+        == "git isn't installed, so this folder is no repository yet: install git and run git init."
+    )
 
 
 def test_when_git_fails_no_half_repository_is_left(bake: Bake, tmp_path: Path) -> None:
     folder = Path(path_without_git(tmp_path))
     real = shutil.which("git")
-    (folder / "git").write_text(f'#!/bin/sh\ncase "$*" in *commit*) echo "disk full" >&2; exit 1;; esac\nexec {real} "$@"\n')
+    (folder / "git").write_text(
+        f'#!/bin/sh\ncase "$*" in *commit*) echo "disk full" >&2; exit 1;; esac\nexec {real} "$@"\n'
+    )
     (folder / "git").chmod(0o755)
     baked = bake({"PATH": f"{folder}:{os.environ['PATH']}"})
     assert not (baked.repository / ".git").exists()
     assert baked.stderr.strip() == "git made no repository (disk full); the files are complete."
 
 
-@pytest.mark.parametrize(("tools", "runner"), [(["uv", "pipx"], "uv run noxfile.py"), (["pipx"], "pipx run noxfile.py"), ([], "nox")])
+@pytest.mark.parametrize(
+    ("tools", "runner"), [(["uv", "pipx"], "uv run noxfile.py"), (["pipx"], "pipx run noxfile.py"), ([], "nox")]
+)
 def test_the_next_two_commands_fit_what_is_installed(bake: Bake, tmp_path: Path, tools: list[str], runner: str) -> None:
     folder = Path(path_without_git(tmp_path))
     for tool in tools:
