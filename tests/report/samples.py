@@ -53,9 +53,7 @@ def recompile() -> Finding:
         message="a graph was compiled at step 12, after warm-up: input 0 was f32[64,128] and is f32[24,128]",
         fix="drop the last batch or pad it: DataLoader(…, drop_last=True)",
         location=Location("src/toy/data.py", 18, "batches"),
-        evidence={
-            "differences": [{"graph": GRAPH_C, "from": GRAPH_B, "changes": ["input 0: f32[64,128] → f32[24,128]"]}]
-        },
+        evidence={"compilations": 1, "steps": 24},
     )
 
 
@@ -98,7 +96,7 @@ def rich_trace(directory: Path) -> Trace:
         timeline=steps,
         graphs=(graph(GRAPH_A, 1, 20), graph(GRAPH_B, 1, 23), graph(GRAPH_C, 12, 1)),
         fallbacks=(Fallback("aten::glu_backward", 1, HERE),),
-        optimizers=(Optimizer(1, "Adam", HERE, HERE, 20, 4),),
+        optimizers=(Optimizer(id=1, name="Adam", created=HERE, stepped=HERE, steps=20, parameters=4, device="xla"),),
         facts=(Fact("nonfinite", 3, HERE, {"value": float("nan"), "path": Path("x")}),),
         unknown=("torch_xla 2.4.0 doesn't say how many bytes a step moves",),
     )

@@ -207,15 +207,6 @@ def test_a_fit_stands_alone(tmp_path: Path) -> None:
     assert [error.message for error in official("report").iter_errors(document)] == []
 
 
-def test_differences_stand_at_their_graph(tmp_path: Path) -> None:
-    document = to_document(samples.rich_trace(tmp_path), [samples.recompile()])
-    assert [graph["differences"] for graph in document["graphs"]] == [
-        None,
-        None,
-        {"from": samples.GRAPH_B, "changes": ["input 0: f32[64,128] → f32[24,128]"]},
-    ]
-
-
 def test_what_strict_json_cannot_hold_is_written_in_words(tmp_path: Path) -> None:
     awkward = dataclasses.replace(
         samples.host_sync(),
@@ -267,33 +258,34 @@ def test_steps_are_not_joined_over_a_gap_or_over_different_bytes(tmp_path: Path)
     ]
 
 
-def test_graphs_are_opened(tmp_path: Path) -> None:
-    pytest.importorskip("google.protobuf")
+def _graph_file(path: Path, rows: int) -> None:
+    """The HLO of ``x @ w`` with that many rows."""
     from xla_sim import hlo
 
     module = hlo._messages()["Module"](name="SyncTensorsGraph.7", entry_computation_id=1)
-    computation = module.computations.add(id=1, name="entry", root_id=3)
-    computation.instructions.add(
-        id=1, name="p0.1", opcode="parameter", parameter_number=0, shape={"element_type": 11, "dimensions": [64, 128]}
+    add = module.computations.add(id=1, name="entry", root_id=3).instructions.add
+    x, w, y = (
+        {"element_type": kind, "dimensions": dims}
+        for kind, dims in ((11, [rows, 128]), (11, [128, 10]), (16, [rows, 10]))
     )
-    computation.instructions.add(
-        id=2, name="p1.2", opcode="parameter", parameter_number=1, shape={"element_type": 11, "dimensions": [128, 10]}
-    )
-    computation.instructions.add(
-        id=3,
-        name="dot.3",
-        opcode="dot",
-        operand_ids=[1, 2],
-        shape={"element_type": 16, "dimensions": [64, 10]},
-        metadata={"op_type": "aten__mm"},
-    )
+    add(id=1, name="p0.1", opcode="parameter", parameter_number=0, shape=x)
+    add(id=2, name="p1.2", opcode="parameter", parameter_number=1, shape=w)
+    add(id=3, name="dot.3", opcode="dot", operand_ids=[1, 2], shape=y, metadata={"op_type": "aten__mm"})
     module.buffer_donor.entries.add(parameter_number=1)
-    (tmp_path / "graphs").mkdir()
-    (tmp_path / "graphs" / "a.pb").write_bytes(module.SerializeToString())
-    (tmp_path / "graphs" / "torn.pb").write_bytes(b"\xff\xff\xff")
+    path.write_bytes(module.SerializeToString())
+
+
+def test_graphs_are_opened_and_compared(tmp_path: Path) -> None:
+    pytest.importorskip("google.protobuf")
+    _graph_file(tmp_path / "a.pb", 64)
+    _graph_file(tmp_path / "c.pb", 24)
+    (tmp_path / "torn.pb").write_bytes(b"\xff\xff\xff")
+    elsewhere = dataclasses.replace(samples.graph("d4" * 16, 1, 1, "c.pb"), location=samples.HERE)
     graphs = (
-        samples.graph(samples.GRAPH_A, 1, 1, "graphs/a.pb"),
-        samples.graph(samples.GRAPH_B, 1, 1, "graphs/torn.pb"),
+        samples.graph(samples.GRAPH_A, 1, 1, "a.pb"),
+        samples.graph(samples.GRAPH_B, 1, 1, "torn.pb"),
+        samples.graph(samples.GRAPH_C, 12, 1, "c.pb"),
+        elsewhere,
     )
     document = to_document(samples.trace(tmp_path, graphs=graphs), [])
     opened = {key: document["graphs"][0][key] for key in ("inputs", "outputs", "ops", "opcodes")}
@@ -307,6 +299,12 @@ def test_graphs_are_opened(tmp_path: Path) -> None:
         "opcodes": [{"op": "parameter", "count": 2}, {"op": "dot", "count": 1}],
     }
     assert document["graphs"][1]["inputs"] is None, "a torn graph stays in the report, as unread"
+    assert [graph["differences"] for graph in document["graphs"]] == [
+        None,
+        None,
+        {"from": samples.GRAPH_A, "changes": ["input 0: f32[64,128] became f32[24,128]"]},
+        None,
+    ], "a graph is compared with earlier ones from its own line"
     assert official("report").is_valid(document)
 
 

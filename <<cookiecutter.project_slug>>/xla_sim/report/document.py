@@ -45,7 +45,7 @@ def to_document(trace: Trace, findings: Iterable[Finding], base: Mapping[str, An
         "executions": trace.executions,
         "warmup_steps": trace.warmup_steps,
         "timeline": steps.timeline(trace.timeline),
-        "graphs": _with_differences(graphs.describe(trace.graphs, trace.directory), found),
+        "graphs": graphs.describe(trace.graphs, trace.directory),
         "fallbacks": [
             {"op": fallback.op, "count": fallback.count, "location": steps.brief(fallback.location)}
             for fallback in trace.fallbacks
@@ -70,20 +70,6 @@ def to_document(trace: Trace, findings: Iterable[Finding], base: Mapping[str, An
         "findings": [finding.as_dict() for finding in found],
     }
     return plain(document)  # type: ignore[no-any-return]
-
-
-def _with_differences(entries: Any, findings: Iterable[Finding]) -> Any:
-    """What a finding's evidence tells of a graph's differences goes before what was read from the graphs alone."""
-    told: dict[str, Any] = {}
-    for finding in findings:
-        for difference in finding.evidence.get("differences", ()) or ():
-            if isinstance(difference, Mapping) and "graph" in difference:
-                told.setdefault(str(difference["graph"]), difference)
-    for entry in entries:
-        difference = told.get(entry["hash"])
-        if difference:
-            entry["differences"] = {"from": difference.get("from", ""), "changes": list(difference.get("changes", ()))}
-    return entries
 
 
 def plain(value: Any) -> Any:

@@ -13,13 +13,13 @@ from xla_sim.trace import Graph
 
 MOST_OPENED = 60  # graphs whose contents go into the report; the others keep their line in it
 MOST_LISTED = 400  # inputs or outputs of one graph
-MOST_COMPARED = 8  # earlier graphs among which the nearest relative is looked for
+MOST_COMPARED = 8  # earlier graphs from the same line among which the nearest relative is looked for
 
 
 def describe(graphs: Iterable[Graph], directory: Path) -> list[dict[str, Any]]:
     """One entry a graph; what is read from its HLO is null where that wasn't kept."""
     entries = []
-    earlier: deque[tuple[str, Any]] = deque(maxlen=MOST_COMPARED)
+    earlier: dict[tuple[Any, ...], deque[tuple[str, Any]]] = {}
     for number, graph in enumerate(graphs):
         entry: dict[str, Any] = {
             "hash": graph.hash,
@@ -40,8 +40,10 @@ def describe(graphs: Iterable[Graph], directory: Path) -> list[dict[str, Any]]:
         }
         module = _open(directory / graph.hlo) if graph.hlo and number < MOST_OPENED else None
         if module is not None:
-            entry.update(_contents(module), differences=_differences(module, earlier))
-            earlier.append((graph.hash, module))
+            place = (graph.location.file, graph.location.line, graph.cause)
+            relatives = earlier.setdefault(place, deque(maxlen=MOST_COMPARED))
+            entry.update(_contents(module), differences=_differences(module, relatives))
+            relatives.append((graph.hash, module))
         entries.append(entry)
     return entries
 
@@ -57,7 +59,7 @@ def _open(path: Path) -> Any:
 
 
 def _differences(module: Any, earlier: Iterable[tuple[str, Any]]) -> dict[str, Any] | None:
-    """Everything that changed against the nearest of the earlier graphs."""
+    """Everything that changed against the nearest of the earlier graphs, each given with its hash."""
     from xla_sim import difference
 
     known = list(earlier)

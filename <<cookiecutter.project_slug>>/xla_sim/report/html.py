@@ -11,13 +11,14 @@ from typing import Any
 from xla_sim.report import chips, summary, timeline
 from xla_sim.report.document import all_findings
 from xla_sim.report.excerpts import excerpt
-from xla_sim.report.words import clean, count, duration, flop, memory, place, size, times
+from xla_sim.report.words import clean, count, duration, flop, memory, place, size, spans, times
 
 Document = Mapping[str, Any]
 TEMPLATES = Path(__file__).parent / "templates"
 MOST_FINDINGS = 300
 MOST_GRAPHS = 40  # with their contents; the others are in report.json
 MOST_LISTED = 100  # inputs, outputs or ops of a graph
+SHORT_LINE = 100  # columns of JSON
 MOST_METRICS = 200_000  # characters of torch_xla's metrics report
 SEVERITY = {"error": "error", "warning": "warning", "info": "note"}
 
@@ -88,16 +89,30 @@ def _finding(finding: Mapping[str, Any], root: Path) -> dict[str, Any]:
         "rule": clean(finding["rule"]),
         "severity": finding["severity"],
         "severity_word": SEVERITY[finding["severity"]],
-        "message": clean(finding["message"], keep="\n"),
-        "fix": clean(finding["fix"], keep="\n"),
+        "message": spans(clean(finding["message"], keep="\n")),
+        "fix": spans(clean(finding["fix"], keep="\n")),
         "place": place(location),
         "function": clean(location.get("function") or ""),
         "excerpt": excerpt(location, root),
         "frames": [
             f"{place(frame)} in {clean(frame.get('function') or '?')}" for frame in location.get("frames") or ()
         ],
-        "evidence": json.dumps(finding["evidence"], indent=2, ensure_ascii=False) if finding["evidence"] else "",
+        "evidence": compact(finding["evidence"]) if finding["evidence"] else "",
     }
+
+
+def compact(value: Any, indent: int = 0) -> str:
+    """JSON in which what fits on a line is on one."""
+    line = json.dumps(value, ensure_ascii=False)
+    if indent + len(line) <= SHORT_LINE or not isinstance(value, (dict, list)) or not value:
+        return line
+    pad = " " * (indent + 2)
+    if isinstance(value, dict):
+        inner = [f"{json.dumps(key, ensure_ascii=False)}: {compact(item, indent + 2)}" for key, item in value.items()]
+    else:
+        inner = [compact(item, indent + 2) for item in value]
+    first, last = "{}" if isinstance(value, dict) else "[]"
+    return f"{first}\n{pad}" + f",\n{pad}".join(inner) + f"\n{' ' * indent}{last}"
 
 
 def _chip_rows(document: Document) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from xla_sim.report import chips, summary
 from xla_sim.report.document import all_findings
-from xla_sim.report.words import clean, place
+from xla_sim.report.words import clean, place, spans
 
 Document = Mapping[str, Any]
 MOST_FINDINGS = 50  # GitHub refuses job summaries above 1 MiB; the other findings are in report.html
@@ -29,7 +29,17 @@ def render(document: Document) -> str:
 
 def text(value: Any) -> str:
     """Plain text on one line that means the same in Markdown: nothing becomes a tag, a link, a mention or a cell."""
-    return _SPECIAL.sub(r"\\\1", " ".join(clean(value, keep="\n\t").split()))
+    return _escaped(" ".join(clean(value, keep="\n\t").split()))
+
+
+def _escaped(line: str) -> str:
+    return _SPECIAL.sub(r"\\\1", line)
+
+
+def prose(value: str) -> str:
+    """Text in which what stands between backticks is code."""
+    line = " ".join(clean(value, keep="\n\t").split())
+    return "".join(code(piece) if is_code else _escaped(piece) for piece, is_code in spans(line))
 
 
 def code(value: Any) -> str:
@@ -66,7 +76,7 @@ def _findings(document: Document) -> str:
             f"{MARKS[one['severity']]} {one['severity']}",
             code(place(one["location"])),
             f"{text(one['code'])} {text(one['rule'])}",
-            text(one["message"]) + (f"<br>**fix:** {text(one['fix'])}" if one["fix"] else ""),
+            prose(one["message"]) + (f"<br>**fix:** {prose(one['fix'])}" if one["fix"] else ""),
         ]
         for one in found[:MOST_FINDINGS]
     ]

@@ -10,7 +10,11 @@ from xla_sim.report.document import all_findings
 from xla_sim.report.words import clean, count, duration, listed, ranges, size, typical
 
 Document = Mapping[str, Any]
-_ABOUT_EXECUTIONS = ("host-sync", "missing-step")  # findings that say the step runs in more pieces than it should
+_ABOUT_EXECUTIONS = (
+    "host-sync",
+    "cpu-fallback",
+    "missing-step",
+)  # findings that say the step runs in more pieces than it should
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Any, Callable
 from xla_sim.report.words import clean, count, size
 
 MOST_COLUMNS = 120  # more would be thinner than a pixel column of a phone
+FEWEST_COLUMNS = 20  # a short run isn't stretched into slabs
 MOST_ROWS = 200  # of the table below the picture
 HEIGHT = 36  # of a strip, in units of its viewBox
 WIDTH = 1000
@@ -45,6 +46,7 @@ class Picture:
     first: int
     last: int
     per_column: int  # steps that one column stands for
+    share: float  # of the width that the columns take
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ def picture(entries: Sequence[Mapping[str, Any]]) -> Picture | None:
     columns = _columns(entries, first, last, per_column)
     strips = [_strip(kind, entries, columns) for kind in KINDS]
     kept = tuple(strip for kind, strip in zip(KINDS, strips) if kind.always or strip.rects)
-    return Picture(kept, first, last, per_column)
+    return Picture(kept, first, last, per_column, len(columns) / max(len(columns), FEWEST_COLUMNS))
 
 
 _Column = tuple[int, int, list[tuple[Mapping[str, Any], int]]]  # first step, last step, entries with steps in it
@@ -113,7 +115,7 @@ def _columns(entries: Sequence[Mapping[str, Any]], first: int, last: int, per_co
 def _strip(kind: _Kind, entries: Sequence[Mapping[str, Any]], columns: Sequence[_Column]) -> Strip:
     means = [_mean(kind, column) for column in columns]
     highest = max((mean for mean in means if mean), default=0.0)
-    step = WIDTH / max(len(columns), 20)  # a short run isn't stretched into slabs
+    step = WIDTH / max(len(columns), FEWEST_COLUMNS)
     rects = []
     for number, (mean, (begin, end, inside)) in enumerate(zip(means, columns)):
         gap = step * 0.12

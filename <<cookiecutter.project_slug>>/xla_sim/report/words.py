@@ -25,6 +25,12 @@ def _written_out(char: str) -> str:
     return named.get(char) or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
 
 
+def spans(text: str) -> list[tuple[str, bool]]:
+    """The text in pieces, and whether each stood between backticks; one that has no partner stays in the text."""
+    pieces = re.split(r"`([^`\n]+)`", text)
+    return [(piece, bool(number % 2)) for number, piece in enumerate(pieces) if piece]
+
+
 def count(number: int, noun: str, plural: str = "") -> str:
     """``1 graph``, ``2 graphs``."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
