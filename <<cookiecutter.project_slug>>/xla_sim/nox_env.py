@@ -271,7 +271,10 @@ def choose_backend(environment: Environment) -> tuple[str, list[str]]:
 
 def choose_python(version: str, others: tuple[str, ...]) -> tuple[str, str | None]:
     """Return a Python for uv or virtualenv: this version, or the nearest other one that the pins allow."""
-    if find_python(version) or fetch_python(version):
+    found = find_python(version)
+    if found is not None:
+        return found, None
+    if fetch_python(version):
         return version, None
     newest_first = sorted(others, key=lambda other: [-int(part) for part in other.split(".")])
     for other in newest_first:
@@ -316,7 +319,7 @@ def write_stamp(location: Path, digest: str, backend: str, python: str) -> None:
 def build(session: nox.Session, plan: Plan) -> None:
     """Install what the plan says into the session's environment, unless it is there, and say how to activate it."""
     if plan.error is not None:
-        session.error(plan.error)
+        session.error(plan.error.rstrip("."))
     location = Path(session.virtualenv.location)
     stamp = read_stamp(location)
     if stamp is None or stamp["digest"] != plan.environment.digest:
@@ -335,7 +338,7 @@ def build_tpu(session: nox.Session, requirements: Path) -> None:
     """Install the TPU compiler (jax and libtpu) into the session's environment, unless it is there."""
     reason = unsupported(platform.system(), platform.machine())
     if reason is not None:
-        session.error(reason)
+        session.error(reason.rstrip("."))
     location = Path(session.virtualenv.location)
     digest = hashlib.sha256(requirements.read_bytes()).hexdigest()
     stamp = read_stamp(location)

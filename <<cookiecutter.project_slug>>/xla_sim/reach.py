@@ -103,11 +103,15 @@ def find_uv() -> str | None:
 
 
 def find_python(version: str) -> str | None:
-    """Where a Python of this version is, or None. nox's own discovery is asked, so both agree."""
+    """Where a Python of this version is, or None: on the path, as nox itself looks for it, or kept by pyenv."""
     from python_discovery import get_interpreter
 
     found = get_interpreter(version)
-    return None if found is None else str(found.executable)
+    if found is not None:
+        return str(found.executable)
+    root = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser()
+    kept = sorted(root.glob(f"versions/{version}.*/bin/python{version}"))
+    return str(kept[-1]) if kept else None
 
 
 def fetch_python(version: str) -> bool:
