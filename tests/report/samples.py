@@ -165,7 +165,7 @@ def compiled() -> dict[str, Any]:
                 "message": "the step needs 24 GiB of v5e's 15.75 GiB",
                 "fix": "halve the batch, or shard the model: python -m xla_sim fit",
                 "location": location,
-                "evidence": {"graph": GRAPH_B},
+                "evidence": {"graphs": [GRAPH_B]},
             }
         ],
     }

@@ -17,7 +17,7 @@ from xla_sim.report.files import write_atomic
 
 PROJECT = Path(__file__).parents[2] / "<<cookiecutter.project_slug>>"
 FIRST = {
-    "terminal": "xla_sim · src/toy/train.py · 20 steps · torch_xla 2.9.0 on XLA:CPU",
+    "terminal": "xla_sim · src/toy/train.py · 24 steps · torch_xla 2.9.0 on XLA:CPU",
     "json": "{",
     "html": "<!DOCTYPE html>",
     "github": "::error file=src/toy/model.py,line=23,title=TPU502 hbm-overflow::the step needs 24 GiB of v5e's 15.75 GiB"
@@ -36,7 +36,7 @@ def main(*arguments: str) -> int:
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    write_reports(tmp_path, to_document(samples.trace(tmp_path), [samples.host_sync()]))
+    write_reports(tmp_path, to_document(samples.rich_trace(tmp_path), [samples.host_sync()]))
     write_atomic(tmp_path / "compile.json", to_json(samples.compiled()))
     return tmp_path
 

@@ -192,12 +192,35 @@ def test_a_torn_or_missing_file_is_a_sentence(tmp_path: Path) -> None:
 
 
 def test_a_directory_is_merged_from_what_each_stage_left(tmp_path: Path) -> None:
-    run = to_document(samples.trace(tmp_path), [samples.host_sync()])
+    run = to_document(samples.rich_trace(tmp_path), [samples.host_sync()])
     write_atomic(tmp_path / "report.json", to_json({**run, "fit": samples.fitted()}))
     write_atomic(tmp_path / "compile.json", to_json(samples.compiled()))
     document = load_directory(tmp_path)
     assert document == {**run, "compile": samples.compiled()}, "a fit.json that is gone leaves the report too"
     assert [finding["rule"] for finding in all_findings(document)] == ["hbm-overflow", "host-sync"]
+
+
+def test_what_was_compiled_for_another_run_is_left_out(tmp_path: Path) -> None:
+    """`run` again, after a change: two of the three graphs that were compiled are gone, then all of them."""
+    write_atomic(tmp_path / "compile.json", to_json(samples.compiled()))
+    for kept in ((samples.GRAPH_A,), ()):
+        graphs = tuple(samples.graph(hash, 1, 1) for hash in (*kept, "e5" * 16))
+        write_atomic(tmp_path / "report.json", to_json(to_document(samples.trace(tmp_path, graphs=graphs), [])))
+        document = load_directory(tmp_path)
+        assert [one["graph"] for one in document.get("compile", {"results": ()})["results"]] == list(kept)
+        assert list(all_findings(document)) == [], "hbm-overflow was said of another graph"
+
+
+def test_a_finding_to_which_the_compiler_adds_its_figures_stands_once(tmp_path: Path) -> None:
+    run = dataclasses.replace(samples.host_sync(), rule="unaligned-batch", code="XLA105", severity="info")
+    elsewhere = dataclasses.replace(run, location=Location("src/toy/eval.py", 41))
+    known = dataclasses.replace(run, message="with the compiler's figure").as_dict()
+    document = to_document(samples.trace(tmp_path), [run, elsewhere])
+    document["compile"] = {"schema": 1, "results": [], "findings": [known]}
+    assert [(one["location"]["file"], one["message"]) for one in all_findings(document)] == [
+        ("src/toy/eval.py", run.message),
+        ("src/toy/train.py", "with the compiler's figure"),
+    ]
 
 
 def test_a_fit_stands_alone(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import samples
-from xla_sim.report import timeline
+from xla_sim.report import chips, timeline
 from xla_sim.report.document import empty, to_document
 from xla_sim.report.html import TEMPLATES, render
 from xla_sim.trace import Location
@@ -265,6 +265,29 @@ def _contrast(one: str, other: str) -> float:
 
     lighter, darker = sorted((luminance(one), luminance(other)), reverse=True)
     return (lighter + 0.05) / (darker + 0.05)
+
+
+FIT_PARTS = (
+    "parameters",
+    "gradients",
+    "optimizer",
+    "activations",
+    "weights",
+    "batch",
+    "temporaries",
+    "codebytes",
+    "other",
+)
+COMPILE_PARTS = ("arguments", "outputs", "temporaries", "codebytes", "other")
+
+
+def test_every_part_of_memory_has_a_colour_of_its_own() -> None:
+    style = (TEMPLATES / "style.css").read_text()
+    assert {*FIT_PARTS, *COMPILE_PARTS} == {"codebytes" if key == "code" else key for key in chips.PARTS}
+    for parts in (FIT_PARTS, COMPILE_PARTS):
+        assert all(f".{part} {{ fill: var(--{part}); }}" in style for part in parts)
+        for colors in _colors():
+            assert len({colors[part] for part in parts}) == len(parts)
 
 
 def test_contrast_in_light_and_dark() -> None:

@@ -23,6 +23,7 @@ PARTS = {
     "gradients": "gradients",
     "optimizer": "optimizer state",
     "activations": "activations",
+    "weights": "gathered weights",
     "batch": "batch",
     "arguments": "arguments",
     "outputs": "outputs that reuse no argument",

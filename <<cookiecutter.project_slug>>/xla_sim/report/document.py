@@ -136,12 +136,37 @@ def load_directory(directory: Path) -> dict[str, Any]:
         document.pop(kind, None)
         if kind in present:
             document[kind] = load_document(files[kind], kind)
+    if document["program"] is not None and "compile" in document:
+        _drop_other_runs(document)
     return document
 
 
+def _drop_other_runs(document: dict[str, Any]) -> None:
+    """Leave out what the compiler said of graphs that the program, as it is now, no longer makes."""
+    hashes = {graph["hash"] for graph in document.get("graphs", ())}
+    compiled = document["compile"]
+
+    def current(finding: Mapping[str, Any]) -> bool:
+        blamed = finding["evidence"].get("graphs")
+        return not isinstance(blamed, list) or not blamed or not hashes.isdisjoint(blamed)
+
+    results = [result for result in compiled["results"] if result["graph"] in hashes]
+    if results or not compiled["results"]:
+        document["compile"] = {**compiled, "results": results, "findings": list(filter(current, compiled["findings"]))}
+    else:
+        del document["compile"]
+
+
 def all_findings(document: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
-    """Of the run, of the compilations and of the fit, the worst first."""
-    found = list(document.get("findings", ()))
-    for kind in ("compile", "fit"):
-        found.extend((document.get(kind) or {}).get("findings", ()))
+    """Of the run, of the compilations and of the fit, the worst first.
+
+    A finding of the run that a compilation repeats, with the compiler's figures in it, stands once, as the latter has it.
+    """
+    later = [finding for kind in ("compile", "fit") for finding in (document.get(kind) or {}).get("findings", ())]
+    repeated = {_identity(finding) for finding in later}
+    found = [finding for finding in document.get("findings", ()) if _identity(finding) not in repeated] + later
     return sorted(found, key=lambda finding: -SEVERITIES.index(finding["severity"]))
+
+
+def _identity(finding: Mapping[str, Any]) -> tuple[Any, ...]:
+    return finding["rule"], finding["location"]["file"], finding["location"]["line"]
