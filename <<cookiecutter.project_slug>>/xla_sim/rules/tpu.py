@@ -94,13 +94,13 @@ class HbmOverflow(Rule):
             worst = max(group, key=lambda one: one.hbm.total - one.hbm.capacity if one.hbm else 0)
             where = _blamed(worst)
             needs = [
-                f"{one.hbm.total / GIB:.2f} GiB for {one.topology.split(':')[0]}, which has {one.hbm.capacity / GIB:.2f} GiB"
+                f"{one.hbm.total / GIB:.2f} GiB of HBM on {_chips([one])}, where a program can have {one.hbm.capacity / GIB:.2f} GiB"
                 for one in _one_a_chip(group)
                 if one.hbm
             ]
             largest = ", ".join(_in_words(buffer) for buffer in worst.buffers[:2])
             yield self.finding(
-                f"the graph needs {' and '.join(needs)} for a program" + (f"; the largest: {largest}" if largest else ""),
+                f"the graph needs {', and '.join(needs)}" + (f"; the largest: {largest}" if largest else ""),
                 "make the batch or the named tensors smaller, use bfloat16, donate or recompute, or shard them over more chips "
                 "(python -m xla_sim fit)",
                 where,

@@ -18,8 +18,10 @@ from typing import Any, Dict, Mapping, Optional
 from .results import CompileRequest
 
 _KEEP = 2000  # entries
-_PACKAGE = ("compiler.py", "judge.py", "memory.py", "traffic.py", "program.py", "protos.py", "donation.py", "narrow.py")
-_PACKAGE += ("results.py", "chips.py")
+_PACKAGE = (
+    "chips.py", "compiler.py", "donation.py", "judge.py", "loops.py", "memory.py", "narrow.py", "program.py", "protos.py", "results.py",
+    "traffic.py",
+)  # fmt: skip
 KEPT = ("ok", "oom", "rejected")  # verdicts of the compiler; what a limit or a signal ended is tried again
 
 

@@ -65,7 +65,7 @@ def _entries(directory: Path) -> Tuple[List[Tuple[str, Path]], Tuple[str, ...]]:
     if report.is_file():
         try:
             document: Dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
-            graphs = sorted(document["graphs"], key=lambda graph: -graph["executions"])
+            graphs = sorted(document.get("graphs", ()), key=lambda graph: -graph["executions"])
             files = [(str(graph["hash"]), directory / graph["hlo"]) for graph in graphs if graph["hlo"]]
             types = tuple(
                 finding["evidence"].get("dtype", "")
@@ -74,7 +74,8 @@ def _entries(directory: Path) -> Tuple[List[Tuple[str, Path]], Tuple[str, ...]]:
             )
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{report} is no report of xla_sim ({error!r}): run the program again") from error
-        return files, types
+        if document.get("program"):
+            return files, types
     files = [(file.stem, file) for folder in (directory / "graphs", directory) for file in sorted(folder.glob("*.pb"))]
     return files, ()
 

@@ -11,6 +11,7 @@ from . import memory, traffic
 from .chips import find_topology
 from .compiler import Compiled, compile_graph
 from .donation import held_twice
+from .loops import trip_counts
 from .narrow import narrow
 from .program import Program, read_module, read_program
 from .results import Buffer, CompileResult
@@ -45,7 +46,7 @@ def compile_request(request: Mapping[str, Any]) -> Dict[str, Any]:
         return CompileResult(**common, location=blamed(given, compiled.error)).to_json()
     code = compiled.code or _code_in(compiled.error)
     buffers = [_named(program, given, buffer) for buffer in memory.at_peak(program)]
-    work = traffic.work(program)
+    work = traffic.work(program, trip_counts(given, program))
     arguments = memory.arguments(program, buffers)
     return CompileResult(
         **common,

@@ -44,8 +44,9 @@ def at_peak(program: Program) -> List[Buffer]:
             ids = sorted(_alive(traces[allocation.index].events, logical) & set(ids))
         else:
             ids = _whose(program, ids, logical, kind)
-        found += [_buffer(program, logical[number], kind, allocation) for number in ids]
-    return sorted((buffer for buffer in found if buffer), key=lambda buffer: -buffer.bytes)  # type: ignore[union-attr,misc,return-value]
+        made = [_buffer(program, logical[number], kind, allocation) for number in ids]
+        found += [buffer for buffer in made if buffer is not None]
+    return sorted(found, key=lambda buffer: -buffer.bytes)
 
 
 def arguments(program: Program, buffers: Iterable[Buffer]) -> Tuple[Buffer, ...]:

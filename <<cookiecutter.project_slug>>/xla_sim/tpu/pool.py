@@ -75,7 +75,8 @@ def probe() -> Dict[str, str]:
         raise TpuUnavailable(f"the TPU compiler {_NEEDS}, and this is Python {found['python']}: {_INSTALL}")
     missing = [name for name in ("jaxlib", "libtpu", "protobuf", "numpy") if name not in found]
     if missing:
-        raise TpuUnavailable(f"the TPU compiler {_NEEDS}, and {' and '.join(missing)} isn't installed here: {_INSTALL}")
+        verb = "is" if len(missing) == 1 else "are"
+        raise TpuUnavailable(f"the TPU compiler {_NEEDS}; {', '.join(missing)} {verb} not installed here: {_INSTALL}")
     return found
 
 

@@ -19,6 +19,7 @@ _DTYPES: Dict[int, Tuple[str, int]] = {
     22: ("u4", 4), 23: ("f8e4m3b11fnuz", 8), 24: ("f8e5m2fnuz", 8), 25: ("f8e4m3fnuz", 8), 26: ("s2", 2), 27: ("u2", 2),
     28: ("f8e4m3", 8), 29: ("f8e3m4", 8), 32: ("f4e2m1fn", 4), 33: ("f8e8m0fnu", 8),
 }  # fmt: skip
+_SEARCHED = 64  # instructions, for a line
 HBM = 0  # the memory space of HBM in layouts, and its color in buffer assignments
 
 
@@ -131,16 +132,23 @@ class Program:
     by_name: Dict[str, Instruction]
 
     def location(self, instruction: Optional[Instruction]) -> Location:
-        """The user's line that an instruction comes from, with its frames; of a copy or a fusion, its operand's or its root's."""
-        seen = 0
-        while instruction is not None and seen < 8:
-            found = self._own_location(instruction)
+        """The user's line that an instruction comes from, with its frames.
+
+        Of what has none, that of the nearest instruction it is computed from: autograd's ops have no Python frame, and come
+        from the forward op that they differentiate; copies and fusions are the compiler's own.
+        """
+        queue = [] if instruction is None else [instruction]
+        seen: set[int] = set()
+        while queue and len(seen) < _SEARCHED:
+            one = queue.pop(0)
+            if one.id in seen:
+                continue
+            seen.add(one.id)
+            found = Location() if one.opcode == "parameter" and len(seen) > 1 else self._own_location(one)
             if found.line:
                 return found
-            inner = self.roots.get(instruction.called[0]) if instruction.called else None
-            step = inner if inner is not None else (instruction.operands[0] if instruction.operands else None)
-            instruction = self.by_id.get(step) if step is not None else None
-            seen += 1
+            roots = [self.roots[number] for number in one.called if number in self.roots]
+            queue += [self.by_id[number] for number in (*roots, *one.operands) if number in self.by_id]
         return Location()
 
     def _own_location(self, instruction: Instruction) -> Location:

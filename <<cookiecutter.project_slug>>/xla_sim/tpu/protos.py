@@ -67,6 +67,7 @@ _FIELDS: Dict[str, Dict[str, Tuple[int, str, bool]]] = {
         "sharding": (40, "Sharding", False),
         "backend_config": (43, "bytes", False),
         "batch_group_count": (52, "int64", False),
+        "comparison_direction": (63, "string", False),
     },
     "Sharding": {
         "type": (1, "int32", False),
@@ -98,6 +99,8 @@ _FIELDS: Dict[str, Dict[str, Tuple[int, str, bool]]] = {
         "shape": (1, "Shape", False),
         "s32s": (4, "int32", _MANY),
         "s64s": (5, "int64", _MANY),
+        "u32s": (6, "uint32", _MANY),
+        "u64s": (7, "uint64", _MANY),
         "f32s": (8, "float", _MANY),
         "f64s": (9, "double", _MANY),
         "c64s": (12, "float", _MANY),

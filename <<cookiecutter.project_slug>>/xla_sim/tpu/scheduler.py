@@ -159,6 +159,7 @@ def _finish(run: _Run, ended: Ended, out: Path, log: Path) -> None:
         if run.cache is not None:
             run.cache.put(run.keys[ended.number], {**values, "peak_rss": ended.rss})
         result = replace(CompileResult.from_json(_relative(values)), peak_rss=ended.rss)
+        log.unlink(missing_ok=True)  # of interest only where there is no answer
     else:
         result = _died(request, ended, log, run.limits)
     run.results[ended.number] = result

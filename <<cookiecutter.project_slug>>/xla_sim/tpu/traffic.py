@@ -7,7 +7,6 @@ only where it is cut, a loop of unknown length runs once, and what the compiler 
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
@@ -21,7 +20,6 @@ _FREE = {
 }  # fmt: skip
 _CUTS = {"dynamic-slice", "slice", "gather"}
 _KINDS = ("all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute", "collective-broadcast")
-_TRIPS = re.compile(rb'"known_trip_count":\s*\{\s*"n":\s*"?(\d+)')
 
 
 @dataclass(frozen=True)
@@ -41,17 +39,17 @@ def bound(work: Work, chip: Chip) -> Bound:
     return Bound(seconds, compute, memory, compute / seconds if seconds else 0.0, work.matrix_flops, work.hbm_bytes)
 
 
-def work(program: Program) -> Work:
-    """Count it."""
+def work(program: Program, turns: Dict[int, int]) -> Work:
+    """Count it; `turns` are those of its loops, from `loops.trip_counts`."""
     flops = moved = 0.0
     transfers: Dict[str, List[Tuple[int, Transfer]]] = {}
-    for instruction, times, fused in _executed(program, program.entry, 1, False):
+    for instruction, times, fusion in _executed(program, program.entry, 1, None, turns):
         flops += times * matrix_flops(program, instruction)
-        if not fused:
+        if fusion is None:
             moved += times * _moved(program, instruction)
-        kind = _kind(program, instruction, fused)
+        kind = _kind(program, instruction, fusion is not None)
         if kind:
-            transfers.setdefault(kind, []).append((times, _transfer(program, instruction)))
+            transfers.setdefault(kind, []).append((times, _transfer(program, instruction, fusion)))
     collectives = [
         Collective(
             kind,
@@ -64,18 +62,19 @@ def work(program: Program) -> Work:
     return Work(flops, moved, tuple(sorted(collectives, key=lambda one: -one.bytes)))
 
 
-def _executed(program: Program, computation: int, times: int, fused: bool) -> Iterator[Tuple[Instruction, int, bool]]:
-    """Every instruction with how often it runs, and whether it is part of a fusion; of branches those of the first."""
+def _executed(
+    program: Program, computation: int, times: int, fusion: Optional[Instruction], turns: Dict[int, int]
+) -> Iterator[Tuple[Instruction, int, Optional[Instruction]]]:
+    """Every instruction with how often it runs, and the fusion that it is part of; of branches those of the first."""
     for instruction in program.computations[computation]:
-        yield instruction, times, fused
+        yield instruction, times, fusion
         opcode = instruction.opcode
         if opcode == "while":
-            trips = _TRIPS.search(instruction.raw.backend_config)
-            body = instruction.called[0]
-            yield from _executed(program, body, times * (int(trips.group(1)) if trips else 1), fused)
+            again = times * turns.get(instruction.id, 1)
+            yield from _executed(program, instruction.called[0], again, fusion, turns)
         elif opcode in ("fusion", "async-start", "call", "conditional") and instruction.called:
-            inside = fused or opcode in ("fusion", "async-start")
-            yield from _executed(program, instruction.called[0], times, inside)
+            inside = fusion or (instruction if opcode in ("fusion", "async-start") else None)
+            yield from _executed(program, instruction.called[0], times, inside, turns)
 
 
 def _moved(program: Program, instruction: Instruction) -> float:
@@ -154,23 +153,25 @@ def _bytes(shape: Shape) -> int:
 
 def matrix_flops(program: Program, instruction: Instruction) -> float:
     """FLOP on the matrix unit: two for each multiplication of a dot or convolution that meets a real element of its input."""
-    out = math.prod(instruction.shape.dims)
+    out: int = math.prod(instruction.shape.dims)
     if instruction.opcode == "dot":
         lhs = program.by_id[instruction.operands[0]].shape
         contracted = instruction.raw.dot_dimension_numbers.lhs_contracting_dimensions
-        return 2.0 * out * math.prod(lhs.dims[dimension] for dimension in contracted)
+        inner: int = math.prod(lhs.dims[dimension] for dimension in contracted)
+        return 2.0 * out * inner
     if instruction.opcode != "convolution":
         return 0.0
     numbers = instruction.raw.convolution_dimension_numbers
     data, kernel = (program.by_id[number].shape for number in instruction.operands[:2])
     for dimension in numbers.output_spatial_dimensions:
         out //= max(1, instruction.shape.dims[dimension])
-    pairs = 1.0
+    pairs = 1
     for window, at, to in zip(
         instruction.raw.window.dimensions, numbers.input_spatial_dimensions, numbers.output_spatial_dimensions
     ):
         pairs *= _pairs(window, data.dims[at], instruction.shape.dims[to])
-    return 2.0 * out * pairs * kernel.dims[numbers.kernel_input_feature_dimension]
+    features: int = kernel.dims[numbers.kernel_input_feature_dimension]
+    return 2.0 * out * pairs * features
 
 
 def _pairs(window: Any, size: int, out: int) -> int:
@@ -211,15 +212,13 @@ def _is_scattered(program: Program, reduce: Instruction) -> bool:
     return False
 
 
-def _transfer(program: Program, instruction: Instruction) -> Transfer:
+def _transfer(program: Program, instruction: Instruction, fusion: Optional[Instruction]) -> Transfer:
     operands = sum(program.by_id[number].shape.logical for number in instruction.operands if number in program.by_id)
     shape = instruction.shape
     if instruction.opcode.endswith("-start") and instruction.opcode != "all-reduce-start" and len(shape.parts) > 1:
         shape = shape.parts[1]
-    return Transfer(
-        max(operands, shape.logical),
-        instruction.name,
-        str(shape),
-        instruction.raw.metadata.op_name,
-        program.location(instruction),
-    )
+    location = program.location(instruction)
+    if not location.line and fusion is not None:
+        location = program.location(fusion)
+    op_name = instruction.raw.metadata.op_name or (fusion.raw.metadata.op_name if fusion is not None else "")
+    return Transfer(max(operands, shape.logical), instruction.name, str(shape), op_name, location)
