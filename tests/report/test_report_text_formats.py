@@ -99,7 +99,7 @@ the graph and waits<br>**fix:** read it after torch_xla.sync(), every N steps, o
 
 ### On the chips
 
-| graph | chip | verdict | HBM | padding | a step takes at least | MXU busy at best |
+| graph | chip | verdict | HBM | padding | takes at least | MXU busy at best |
 | --- | --- | --- | --- | --- | --- | --- |
 | `a1a1a1a1` | v5e | ✅ accepted | 3 of 15.75 GiB | 1.06× | 1.3 ms (memory) | 12 % |
 | `b2b2b2b2` | v5e | ❌ too big | 24 of 15.75 GiB | – | – | – |

@@ -100,7 +100,7 @@ def _chip_table(document: Document) -> str:
     ]
     if not rows:
         return ""
-    headings = ["graph", "chip", "verdict", "HBM", "padding", "a step takes at least", "MXU busy at best"]
+    headings = ["graph", "chip", "verdict", "HBM", "padding", "takes at least", "MXU busy at best"]
     block = "### On the chips\n\n" + table(headings, rows)
     for result, row in zip(document["compile"]["results"], chips.rows(document)):
         exchanged = chips.collectives(result)

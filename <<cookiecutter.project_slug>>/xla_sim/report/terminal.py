@@ -177,7 +177,7 @@ def _chip_table(console: Console, document: Document, width: int | None) -> None
         [Text(row.what), Text(row.chip), _verdict(row), _bar(row.hbm, width), row.padding, row.bound, row.busy]
         for row in rows
     ]
-    _rows(console, ("graph", "chip", "verdict", "HBM", "padding", "a step takes at least", "MXU at best"), lines, width)
+    _rows(console, ("graph", "chip", "verdict", "HBM", "padding", "takes at least", "MXU at best"), lines, width)
     for result, row in zip(document["compile"]["results"], rows):
         exchanged = chips.collectives(result)
         if exchanged:
@@ -212,7 +212,7 @@ def _bar(bar: chips.Bar | None, width: int | None) -> Text:
         return Text(chips.NOTHING)
     if width and width < NARROW:
         return Text(bar.text)
-    full = round(BAR * sum(share for _, _, share in bar.parts))
+    full = max(1, round(BAR * sum(share for _, _, share in bar.parts)))
     chip = round(BAR * bar.capacity)
     text = Text.assemble("█" * min(full, chip), ("▒" * (full - chip), "red"), ("░" * (chip - full), "dim"))
     return text.append(f" {bar.text}", "red" if full > chip else "")
