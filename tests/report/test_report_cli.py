@@ -110,3 +110,17 @@ def test_the_package_is_light_to_import() -> None:
     environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_a_prepared_process_renders_without_importing(directory: Path) -> None:
+    """`run` prepares while the program runs, so that nothing is left to be loaded after its end."""
+    code = (
+        "import sys, xla_sim.report as report; from pathlib import Path; report.prepare(); before = set(sys.modules);"
+        f"from xla_sim.report.document import load_directory; d = Path({str(directory)!r}); document = load_directory(d);"
+        "report.write_reports(d, document); report.print_terminal(document, d, 'next');"
+        "late = [m for m in sys.modules if m not in before and m.split('.')[0] in ('jinja2', 'xla_sim')];"
+        "print(late, file=sys.stderr)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    assert done.stderr == "[]\n"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import html.parser
-import itertools
 import re
 from pathlib import Path
 from typing import Any
@@ -94,6 +93,22 @@ def test_the_page_reads_from_the_verdict_down(tmp_path: Path) -> None:
     assert labelled and set(labelled) <= set(ids)
 
 
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [
+        ({}, "Nothing found in 20 steps that a TPU would punish"),
+        ({"unknown": ("bytes",)}, "Nothing found in 20 steps that a TPU would punish; 1 thing could not be told"),
+        ({"exit": 3}, "The program failed with exit status 3; this is what was seen until then"),
+        ({"exit": -11}, "The program was killed by signal 11; this is what was seen until then"),
+        ({"exit": None}, "The program's end was not seen; this is what was seen until then"),
+        ({"ending": "timed out after 60 s"}, "The program timed out after 60 s; this is what was seen until then"),
+    ],
+)
+def test_the_verdict(tmp_path: Path, changes: dict[str, Any], verdict: str) -> None:
+    page = render(to_document(samples.trace(tmp_path, **changes), []))
+    assert re.findall('<p class="verdict [a-z]+">(.*?)</p>', page) == [verdict.replace("'", "&#39;")]
+
+
 @pytest.mark.parametrize("what", ["everything", "nothing", "failed", "fit", "compile"])
 def test_every_page_is_well_formed_with_headings_in_order(tmp_path: Path, what: str) -> None:
     text = {
@@ -106,7 +121,7 @@ def test_every_page_is_well_formed_with_headings_in_order(tmp_path: Path, what: 
     page = Page(text)
     levels = page.headings()
     assert levels.count(1) == 1 and levels[0] == 1
-    assert all(after <= before + 1 for before, after in itertools.pairwise(levels)), levels
+    assert all(after <= before + 1 for before, after in zip(levels, levels[1:])), levels
     assert page.all("main") and page.all("h2")
 
 
@@ -168,7 +183,7 @@ def test_nothing_from_the_program_becomes_markup(tmp_path: Path) -> None:
     document["graphs"][0]["differences"] = {"from": EVIL, "changes": [EVIL]}
     document["graphs"][0].update(inputs=[{"shape": EVIL, "bytes": 1}], outputs=[], opcodes=[{"op": EVIL, "count": 1}])
     compiled, fitted = samples.compiled(), samples.fitted()
-    compiled["compiler"] = {EVIL: EVIL}
+    compiled["compiler"] = {"libtpu": EVIL}
     compiled["results"][1].update(graph=EVIL, chip=EVIL, message=EVIL, command=EVIL)
     compiled["results"][1]["buffers"][0].update(shape=EVIL, name=EVIL, location={"file": EVIL, "line": 1})
     compiled["results"][0]["collectives"][0]["kind"] = EVIL

@@ -29,3 +29,10 @@ def print_terminal(document: Mapping[str, Any], directory: Path | None = None, n
     from xla_sim.report.terminal import print_report
 
     print_report(document, directory, next_step)
+
+
+def prepare() -> None:
+    """Import what the renderers need and compile the page's template: for a process that waits for a program anyway."""
+    from xla_sim.report import files, html, markdown, terminal  # noqa: F401
+
+    html.template()

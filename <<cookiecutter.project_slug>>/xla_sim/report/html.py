@@ -24,7 +24,8 @@ SEVERITY = {"error": "error", "warning": "warning", "info": "note"}
 
 
 @functools.lru_cache(maxsize=1)
-def _template() -> Any:
+def template() -> Any:
+    """The page's template, compiled once a process."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -49,7 +50,7 @@ def render(document: Document, root: Path | None = None) -> str:
     entries = document.get("timeline") or []
     findings = list(all_findings(document))
     graphs = list(document.get("graphs") or ())
-    page = _template().render(
+    page = template().render(
         title=summary.title(document),
         subtitle=summary.subtitle(document),
         level=summary.level(document),
@@ -77,9 +78,9 @@ def render(document: Document, root: Path | None = None) -> str:
 
 
 def _compiler(document: Document) -> str:
-    """``jax 0.10.2, libtpu 0.0.42.1``."""
+    """``jaxlib 0.10.2, libtpu 0.0.42.1``: of what told, the two that make the verdict."""
     versions = (document.get("compile") or {}).get("compiler") or {}
-    return ", ".join(f"{clean(name)} {clean(version)}" for name, version in versions.items() if version)
+    return ", ".join(f"{name} {clean(versions[name])}" for name in ("jax", "jaxlib", "libtpu") if versions.get(name))
 
 
 def _finding(finding: Mapping[str, Any], root: Path) -> dict[str, Any]:

@@ -104,7 +104,9 @@ def verdict(document: Document) -> str:
         return f"{counted(document)} to look at"
     if document.get("program"):
         seen = f"in {count(document.get('steps', 0), 'step')}"
-        return f"Nothing found {seen} that a TPU would punish"
+        unknown = len(document.get("unknown", ()))
+        untold = f"; {count(unknown, 'thing')} could not be told" if unknown else ""
+        return f"Nothing found {seen} that a TPU would punish{untold}"
     return "Nothing found that a TPU would punish"
 
 
