@@ -10,16 +10,21 @@ from __future__ import annotations
 import fnmatch
 import functools
 import json
-from typing import Any, Dict, Mapping, Tuple
+from collections.abc import Mapping
+from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from .fit_plan import Plan, Tensor
 from .sharding import Mesh, Sharding, ShardingError, Spec, assign, check_axes_used, check_batch, to_sharding
 
-PIN = "xla_sim.pin:"
-_FIELDS: Dict[str, Dict[str, Tuple[int, str, bool]]] = {  # message: {field: (number, type, repeated)}
-    "Module": {"computations": (3, "Computation", True), "entry_computation_id": (6, "int64", False), "buffer_donor": (18, "Donors", False)},
+PIN, GRADIENT = "xla_sim.pin:", "xla_sim.gradient:"
+_FIELDS: dict[str, dict[str, tuple[int, str, bool]]] = {  # message: {field: (number, type, repeated)}
+    "Module": {
+        "computations": (3, "Computation", True),
+        "entry_computation_id": (6, "int64", False),
+        "buffer_donor": (18, "Donors", False),
+    },
     "Donors": {"entries": (1, "Donor", True)},
     "Donor": {"parameter_number": (1, "int64", False)},
     "Computation": {"instructions": (2, "Instruction", True), "id": (5, "int64", False)},
@@ -50,7 +55,9 @@ def _module_class() -> Any:
     for message, fields in _FIELDS.items():
         declared = file.message_type.add(name=message)
         for name, (number, kind, repeated) in fields.items():
-            entry = declared.field.add(name=name, number=number, label=kinds.LABEL_REPEATED if repeated else kinds.LABEL_OPTIONAL)
+            entry = declared.field.add(
+                name=name, number=number, label=kinds.LABEL_REPEATED if repeated else kinds.LABEL_OPTIONAL
+            )
             entry.type = kinds.TYPE_MESSAGE if kind in _FIELDS else getattr(kinds, f"TYPE_{kind.upper()}")
             if kind in _FIELDS:
                 entry.type_name = f".xla_sim_fit.{kind}"
@@ -59,7 +66,9 @@ def _module_class() -> Any:
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("xla_sim_fit.Module"))
 
 
-def annotate(graph: bytes, plan: Plan, specs: Mapping[Tuple[str, str], Spec], mesh: Mesh, activations: Mapping[str, Any]) -> bytes:
+def annotate(
+    graph: bytes, plan: Plan, specs: Mapping[tuple[str, str], Spec], mesh: Mesh, activations: Mapping[str, Any]
+) -> bytes:
     """The graph with `specs`, from (kind, name) of the plan's tensors, on its parameters, and pins resolved on this mesh.
 
     Raises ShardingError for a pattern of `activations` that matches no pinned module or can't be applied.
@@ -67,22 +76,30 @@ def annotate(graph: bytes, plan: Plan, specs: Mapping[Tuple[str, str], Spec], me
     module = _module_class()()
     module.ParseFromString(graph)
     arguments = {tensor.argument: tensor for tensor in plan.tensors if tensor.argument is not None}
-    pins: Dict[str, Tuple[int, ...]] = {}
+    pins: dict[str, tuple[int, ...]] = {}
     calls = []
     for computation in module.computations:
         entry = computation.id == module.entry_computation_id
         for instruction in computation.instructions:
             if instruction.opcode == "parameter" and entry:
                 tensor = arguments[instruction.parameter_number]
-                _write(instruction.sharding, to_sharding(specs.get((tensor.kind, tensor.name), ((),) * len(tensor.shape)), mesh))
+                _write(
+                    instruction.sharding,
+                    to_sharding(specs.get((tensor.kind, tensor.name), ((),) * len(tensor.shape)), mesh),
+                )
             elif instruction.custom_call_target == "xla_mark_tensor":
-                name = str(json.loads(instruction.backend_config)["name"])[len(PIN) :]
-                pins.setdefault(name, tuple(instruction.shape.dimensions))
-                calls.append((name, instruction))
+                calls.append((str(json.loads(instruction.backend_config)["name"]), instruction))
+    for name, instruction in calls:
+        if name.startswith(PIN):
+            pins.setdefault(name[len(PIN) :], tuple(instruction.shape.dimensions))
     chosen = pin_specs(pins, activations, mesh)
     for name, instruction in calls:
-        same = pins[name] == tuple(instruction.shape.dimensions)
-        spec = chosen[name] if same else _batch_spec(instruction.shape.dimensions, mesh)
+        if name.startswith(GRADIENT):
+            spec = specs["parameter", name[len(GRADIENT) :]]
+        elif pins[name[len(PIN) :]] == tuple(instruction.shape.dimensions):
+            spec = chosen[name[len(PIN) :]]
+        else:  # a module with several outputs: the pattern is for the first
+            spec = _batch_spec(instruction.shape.dimensions, mesh)
         instruction.custom_call_target = "Sharding"
         instruction.ClearField("backend_config")
         _write(instruction.sharding, to_sharding(spec, mesh))
@@ -94,17 +111,19 @@ def annotate(graph: bytes, plan: Plan, specs: Mapping[Tuple[str, str], Spec], me
     return written
 
 
-def tensor_specs(plan: Plan, patterns: Mapping[str, Any], mesh: Mesh) -> Dict[Tuple[str, str], Spec]:
+def tensor_specs(plan: Plan, patterns: Mapping[str, Any], mesh: Mesh) -> dict[tuple[str, str], Spec]:
     """A spec for every tensor of the plan: parameters by pattern or like FSDP, the rest as their parameter or the batch.
 
     Raises ShardingError, see `assign`, `check_axes_used` and `check_batch`.
     """
     parameters = {tensor.name: tensor.shape for tensor in plan.of("parameter")}
     by_name = assign(parameters, patterns, mesh, "[tool.xla_sim.fit.parameters]")
-    specs: Dict[Tuple[str, str], Spec] = {("parameter", name): spec for name, spec in by_name.items()}
+    specs: dict[tuple[str, str], Spec] = {("parameter", name): spec for name, spec in by_name.items()}
     for tensor in plan.of("optimizer", "gradient"):
         owner = tensor.name.partition("/")[0]
-        specs[tensor.kind, tensor.name] = _like(tensor, parameters[owner], by_name[owner]) if owner in by_name else ((),) * len(tensor.shape)
+        specs[tensor.kind, tensor.name] = (
+            _like(tensor, parameters[owner], by_name[owner]) if owner in by_name else ((),) * len(tensor.shape)
+        )
     for tensor in plan.of("batch"):
         if tensor.shape and mesh.batch_axes:
             check_batch(tensor.name, tensor.shape, mesh)
@@ -112,7 +131,7 @@ def tensor_specs(plan: Plan, patterns: Mapping[str, Any], mesh: Mesh) -> Dict[Tu
     return specs
 
 
-def pin_specs(pins: Mapping[str, Tuple[int, ...]], activations: Mapping[str, Any], mesh: Mesh) -> Dict[str, Spec]:
+def pin_specs(pins: Mapping[str, tuple[int, ...]], activations: Mapping[str, Any], mesh: Mesh) -> dict[str, Spec]:
     """A spec for each pinned activation: its pattern, or the batch axes on the first dimension."""
     chosen = assign(pins, activations, mesh, "[tool.xla_sim.fit.activations]") if activations else {}
     free = {name for name in pins if not any(fnmatch.fnmatchcase(name, pattern) for pattern in activations)}
@@ -123,7 +142,7 @@ def _batch_spec(shape: Any, mesh: Mesh) -> Spec:
     return (mesh.batch_axes, *(() for _ in shape[1:]))
 
 
-def _like(tensor: Tensor, shape: Tuple[int, ...], spec: Spec) -> Spec:
+def _like(tensor: Tensor, shape: tuple[int, ...], spec: Spec) -> Spec:
     """Optimizer state as its parameter is sharded; of a factored one (Adafactor) the dimensions that are left."""
     if len(tensor.shape) == len(shape):
         return tuple(axes if size == full else () for size, full, axes in zip(tensor.shape, shape, spec))

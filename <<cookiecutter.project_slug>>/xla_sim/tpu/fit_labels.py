@@ -8,22 +8,34 @@ differentiate. The phase and the module become the first parts of the instructio
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import types
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch_xla
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from .fit_plan import NeedsValue, Place
 
 _INTERNAL = tuple(
-    os.path.dirname(os.path.abspath(path)) + os.sep for path in (os.path.dirname(__file__), str(torch.__file__), str(torch_xla.__file__))
+    os.path.dirname(os.path.abspath(path)) + os.sep
+    for path in (os.path.dirname(__file__), str(torch.__file__), str(torch_xla.__file__))
 )
 _OPTIMIZERS = os.path.join(os.path.dirname(str(torch.__file__)), "optim") + os.sep
-_READS = ("aten._local_scalar_dense.default", "aten.equal.default", "aten.is_nonzero.default")
+_ITEM = "aten._local_scalar_dense.default"
+_READS = {
+    _ITEM,
+    "aten.equal.default",
+    "aten.nonzero.default",
+    "aten.masked_select.default",
+}  # the result depends on values
+_MASKED = {"aten.index.Tensor", "aten.index_put.default", "aten.index_put_.default", "aten._index_put_impl_.default"}
+_READS |= {"aten._unique2.default", "aten.unique_dim.default", "aten.unique_consecutive.default"}
 
 
 class Labels(TorchDispatchMode):
@@ -36,11 +48,23 @@ class Labels(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.phase = "forward"
-        self.modules: List[str] = [""]
-        self.read: List[torch.Tensor] = []
-        self.reads: Dict[str, int] = {}
-        self._forward: Dict[int, Tuple[Optional[Place], str]] = {}  # by autograd sequence number
-        self._callers: Dict[Place, Callable[..., Any]] = {}
+        self.modules: list[str] = [""]
+        self.read: list[torch.Tensor] = []
+        self.reads: dict[str, int] = {}
+        self._forward: dict[int, tuple[Place | None, str]] = {}  # by autograd sequence number
+        self._callers: dict[Place, Callable[..., Any]] = {}
+
+    def __enter__(self) -> Any:
+        torch_xla._XLAC._set_allow_execution(False)  # what escapes the dispatcher, as print does, is stopped too
+        return super().__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: types.TracebackType | None
+    ) -> None:
+        torch_xla._XLAC._set_allow_execution(True)
+        super().__exit__(kind, error, traceback)
+        if error is not None and "Unexpected execution" in str(error):
+            raise NeedsValue("this line", _last_place(traceback)) from error
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         node = torch._C._current_autograd_node()
@@ -51,23 +75,28 @@ class Labels(TorchDispatchMode):
             place, module, phase = user_place(optimizer=self.phase == "optimizer"), self.modules[-1], self.phase
             if phase == "forward":  # the autograd node of this operation was the last to be numbered
                 self._forward[torch._C._autograd._get_sequence_nr() - 1] = (place, module)
-        if phase == "optimizer" and str(func) == _READS[0] and args[0].device.type == "xla":
+        if phase == "optimizer" and str(func) == _ITEM and args[0].device.type == "xla":
             return self._stand_in(args[0], place)
+        takes_value, placeholder = _takes_value(func, args, kwargs or {})
+        if placeholder:
+            raise NeedsValue(str(func).split(".")[1], place)
+        if takes_value:  # of constants made in the step: their few operations can run
+            torch_xla._XLAC._set_allow_execution(True)
         scope = torch_xla._XLAC.profiler.scope_pusher(f"{phase}/{module or '-'}")
         try:
-            return (self._callers.get(place) or self._caller(place))(func._op, args, kwargs or {}) if place else func(*args, **(kwargs or {}))
-        except (RuntimeError, ValueError) as error:
-            if str(func) in _READS or "Check failed" in str(error) or "xla_mark_tensor" in str(error):
-                raise NeedsValue(str(func).split(".")[1], place) from error
-            raise
+            if place is None:
+                return func(*args, **(kwargs or {}))
+            return (self._callers.get(place) or self._caller(place))(func._op, args, kwargs or {})
         finally:
             del scope
+            if takes_value:
+                torch_xla._XLAC._set_allow_execution(False)
 
     def _caller(self, place: Place) -> Callable[..., Any]:
         code = _call.__code__.replace(co_filename=place.file, co_firstlineno=place.line - 1, co_name=place.function)
         return self._callers.setdefault(place, types.FunctionType(code, globals()))
 
-    def _stand_in(self, tensor: torch.Tensor, place: Optional[Place]) -> Any:
+    def _stand_in(self, tensor: torch.Tensor, place: Place | None) -> Any:
         self.read.append(tensor)
         where = str(place) if place else "the optimizer"
         self.reads[where] = self.reads.get(where, 0) + 1
@@ -78,15 +107,54 @@ def _call(func: Any, args: Any, kwargs: Any) -> Any:
     return func(*args, **kwargs)
 
 
-def user_place(optimizer: bool = False) -> Optional[Place]:
+def _last_place(traceback: types.TracebackType | None) -> Place | None:
+    place = None
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if not code.co_filename.startswith(_INTERNAL):
+            place = Place(code.co_filename, traceback.tb_lineno, code.co_name)
+        traceback = traceback.tb_next
+    return place
+
+
+def _takes_value(func: Any, args: Any, kwargs: Any) -> tuple[bool, bool]:
+    """Whether this operation takes a value out of the graph, and whether the value depends on a placeholder."""
+    tensors = [
+        leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor) and leaf.device.type == "xla"
+    ]
+    if not tensors:
+        return False, False
+    name = str(func)
+    to_host = str(kwargs.get("device", "")).startswith("cpu") or (
+        name == "aten.copy_.default" and args[0].device.type == "cpu"
+    )
+    by_mask = name in _MASKED and any(
+        leaf.dtype in (torch.bool, torch.uint8) for leaf in tree_leaves(args[1]) if leaf is not None
+    )
+    if not (name in _READS or to_host or by_mask or (func.namespace == "aten" and not _lowered(func.name()))):
+        return False, False
+    _, values = torch_xla._XLAC._get_tensors_xla_device_data_node(tensors)
+    return True, any(torch_xla._XLAC._is_placecholder(value) for value in values)
+
+
+@functools.cache
+def _lowered(name: str) -> bool:
+    """Whether torch_xla runs the operation on the device; the others fall back to the host."""
+    keys = ("XLA", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional", "CompositeImplicitAutograd")
+    return any(torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in keys)
+
+
+def user_place(optimizer: bool = False) -> Place | None:
     """The innermost frame outside torch, torch_xla and this package: the user's line, or the model library's.
 
     Within an optimizer's step the optimizer's own line says more, torch's optimizers included.
     """
-    frame: Optional[types.FrameType] = sys._getframe(1)
+    frame: types.FrameType | None = sys._getframe(1)
     while frame is not None:
         name = frame.f_code.co_filename
-        own = not name.startswith(_INTERNAL) or (optimizer and name.startswith(_OPTIMIZERS) and not name.endswith("optimizer.py"))
+        own = not name.startswith(_INTERNAL) or (
+            optimizer and name.startswith(_OPTIMIZERS) and not name.endswith("optimizer.py")
+        )
         if own and not name.startswith("<"):
             return Place(name, frame.f_lineno, frame.f_code.co_name)
         frame = frame.f_back

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple
 
-BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "bfloat16": 2, "float16": 2, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}
+BYTES = {
+    "float64": 8,
+    "int64": 8,
+    "float32": 4,
+    "int32": 4,
+    "bfloat16": 2,
+    "float16": 2,
+    "int16": 2,
+    "int8": 1,
+    "uint8": 1,
+    "bool": 1,
+}
 
 
 class FitError(Exception):
@@ -27,7 +39,7 @@ class Place(NamedTuple):
 class NeedsValue(FitError):
     """The program read a value, which a step that is only planned doesn't have."""
 
-    def __init__(self, operation: str, place: Optional[Place]) -> None:
+    def __init__(self, operation: str, place: Place | None) -> None:
         super().__init__(f"{place or 'the step'}: {operation} reads a value")
         self.operation = operation
         self.place = place
@@ -39,10 +51,10 @@ class Tensor:
 
     kind: str  # parameter, buffer, optimizer, gradient, batch, scalar, loss or read
     name: str  # model.layers.0.weight; for optimizer state model.layers.0.weight/exp_avg
-    shape: Tuple[int, ...]
+    shape: tuple[int, ...]
     dtype: str  # as torch calls it: bfloat16
-    argument: Optional[int] = None  # number of the HLO parameter; None when the step doesn't use the tensor
-    output: Optional[int] = None  # number of the HLO output that takes its place; its memory is donated
+    argument: int | None = None  # number of the HLO parameter; None when the step doesn't use the tensor
+    output: int | None = None  # number of the HLO output that takes its place; its memory is donated
 
     @property
     def bytes(self) -> int:
@@ -56,14 +68,15 @@ class Plan:
 
     target: str  # package.module:function
     batch_size: int
-    tensors: Tuple[Tensor, ...]
-    blocks: Tuple[str, ...]  # the repeated modules, whose outputs are pinned to the batch axes
-    checkpointed: Tuple[str, ...]  # the modules whose activations are computed again in the backward pass
+    tensors: tuple[Tensor, ...]
+    blocks: tuple[str, ...]  # the repeated modules, whose outputs are pinned to the batch axes
+    layers: int  # how many repeated modules the whole model has; fewer blocks were traced when some were left out
+    checkpointed: tuple[str, ...]  # the modules whose activations are computed again in the backward pass
     reads: Mapping[str, int] = field(default_factory=dict)  # lines of the optimizer that read values, with counts
     seconds: float = 0.0  # what tracing took
     stack: Mapping[str, str] = field(default_factory=dict)  # versions
 
-    def of(self, *kinds: str) -> List[Tensor]:
+    def of(self, *kinds: str) -> list[Tensor]:
         """The tensors of these kinds."""
         return [tensor for tensor in self.tensors if tensor.kind in kinds]
 
@@ -72,7 +85,7 @@ class Plan:
         """Number of parameters, tied ones counted once."""
         return sum(math.prod(tensor.shape) for tensor in self.of("parameter"))
 
-    def to_json(self) -> Dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         return {"schema": 1, **asdict(self)}
 
     @staticmethod

@@ -8,7 +8,9 @@ makes the compiler gather a sharded weight twice and free it in between, as FSDP
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Tuple
+import functools
+from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch_xla
@@ -16,31 +18,43 @@ import torch_xla.experimental.xla_marker  # defines torch.ops.xla.mark_tensor
 from torch import nn
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-PIN = "xla_sim.pin:"
+PIN, GRADIENT = "xla_sim.pin:", "xla_sim.gradient:"  # how the names in the HLO begin
 _TENSOR = object()  # stands for a tensor in a flattened output
 
 
 def _mark(tensor: torch.Tensor, name: str) -> torch.Tensor:
-    marked: torch.Tensor = torch.ops.xla.mark_tensor(tensor, name=PIN + name, pos=0, id="", is_input=True, attr=None)
+    marked: torch.Tensor = torch.ops.xla.mark_tensor(tensor, name=name, pos=0, id="", is_input=True, attr=None)
     return marked
+
+
+def pin_gradients(model: nn.Module) -> None:
+    """Name each parameter's gradient, so that it can be sharded as the parameter is: a reduce-scatter, not an all-reduce."""
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            parameter.register_hook(functools.partial(_mark, name=GRADIENT + name))
 
 
 class _Pin(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, tensor: torch.Tensor, name: str) -> torch.Tensor:
         ctx.name = name
-        return _mark(tensor, name)
+        return _mark(tensor, PIN + name)
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> Tuple[torch.Tensor, None]:
-        return _mark(gradient, ctx.name), None
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return _mark(gradient, PIN + ctx.name), None
 
 
 def pin(value: Any, name: str, batch_size: int) -> Any:
     """Pin every tensor in `value` (a tensor, tuple, dict or model output) that has the batch as its first dimension."""
     leaves, tree = tree_flatten(value)
     pinned = [
-        _Pin.apply(leaf, name) if isinstance(leaf, torch.Tensor) and leaf.dim() > 1 and leaf.shape[0] == batch_size and leaf.is_floating_point() else leaf
+        _Pin.apply(leaf, name)
+        if isinstance(leaf, torch.Tensor)
+        and leaf.dim() > 1
+        and leaf.shape[0] == batch_size
+        and leaf.is_floating_point()
+        else leaf
         for leaf in leaves
     ]
     return tree_unflatten(pinned, tree)
@@ -50,7 +64,7 @@ class _Recompute(torch.autograd.Function):
     """Run `call(tensors)` and keep only its inputs."""
 
     @staticmethod
-    def forward(ctx: Any, call: Callable[[List[torch.Tensor]], List[Any]], *tensors: torch.Tensor) -> Any:
+    def forward(ctx: Any, call: Callable[[list[torch.Tensor]], list[Any]], *tensors: torch.Tensor) -> Any:
         ctx.call = call
         ctx.save_for_backward(*tensors)
         ctx.seed = torch_xla._XLAC._xla_get_rng_seed("")  # the second run must drop the same elements
@@ -72,7 +86,9 @@ class _Recompute(torch.autograd.Function):
         torch_xla._XLAC._xla_set_rng_seed(seed, "")
         pairs = [(out, grad) for out, grad in zip(outputs, gradients) if grad is not None and out.requires_grad]
         wanted = [tensor for tensor in inputs if tensor.requires_grad]
-        found = iter(torch.autograd.grad([out for out, _ in pairs], wanted, [grad for _, grad in pairs], allow_unused=True))
+        found = iter(
+            torch.autograd.grad([out for out, _ in pairs], wanted, [grad for _, grad in pairs], allow_unused=True)
+        )
         return (None, *(next(found) if tensor.requires_grad else None for tensor in inputs))
 
 
@@ -84,18 +100,18 @@ def recompute(module: nn.Module) -> None:
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
         leaves, tree = tree_flatten((args, kwargs))
         spots = [number for number, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
-        shape: Dict[str, Any] = {}
+        shape: dict[str, Any] = {}
 
-        def call(tensors: List[torch.Tensor]) -> List[Any]:
+        def call(tensors: list[torch.Tensor]) -> list[Any]:
             filled = list(leaves)
             for spot, tensor in zip(spots, tensors[len(names) :]):
                 filled[spot] = tensor
             inner_args, inner_kwargs = tree_unflatten(filled, tree)
-            module.forward = forward  # type: ignore[method-assign]
+            module.forward = forward
             try:
                 out = torch.func.functional_call(module, dict(zip(names, tensors)), inner_args, inner_kwargs)
             finally:
-                module.forward = checkpointed  # type: ignore[method-assign]
+                module.forward = checkpointed
             outs, shape["tree"] = tree_flatten(out)
             shape["rest"] = [_TENSOR if isinstance(leaf, torch.Tensor) else leaf for leaf in outs]
             return [leaf for leaf in outs if isinstance(leaf, torch.Tensor)]
@@ -104,4 +120,4 @@ def recompute(module: nn.Module) -> None:
         found = iter(_Recompute.apply(call, *parameters, *(leaves[spot] for spot in spots)))
         return tree_unflatten([next(found) if leaf is _TENSOR else leaf for leaf in shape["rest"]], shape["tree"])
 
-    module.forward = checkpointed  # type: ignore[method-assign]
+    module.forward = checkpointed

@@ -10,10 +10,11 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from typing import Any
 
-Spec = Tuple[Tuple[str, ...], ...]  # for each dimension the axes that divide it, outermost first
+Spec = tuple[tuple[str, ...], ...]  # for each dimension the axes that divide it, outermost first
 
 BATCH_AXES = ("data", "fsdp")  # the axes that divide the batch: FSDP is data parallelism with the weights shared out
 FSDP, TENSOR = "fsdp", "tensor"
@@ -27,7 +28,7 @@ class ShardingError(ValueError):
 class Mesh:
     """Chips arranged in named axes, the first one outermost: `axes` are (name, size) pairs."""
 
-    axes: Tuple[Tuple[str, int], ...]
+    axes: tuple[tuple[str, int], ...]
 
     @property
     def size(self) -> int:
@@ -35,7 +36,7 @@ class Mesh:
         return math.prod(size for _, size in self.axes)
 
     @property
-    def names(self) -> Tuple[str, ...]:
+    def names(self) -> tuple[str, ...]:
         return tuple(name for name, _ in self.axes)
 
     def ways(self, axes: Sequence[str]) -> int:
@@ -44,7 +45,7 @@ class Mesh:
         return math.prod(sizes[name] for name in axes)
 
     @property
-    def batch_axes(self) -> Tuple[str, ...]:
+    def batch_axes(self) -> tuple[str, ...]:
         """The axes that divide the batch."""
         return tuple(name for name in self.names if name in BATCH_AXES)
 
@@ -54,7 +55,7 @@ class Mesh:
 
 def parse_mesh(text: str) -> Mesh:
     """Read `data=4,fsdp=8`; raises ShardingError on anything else."""
-    axes: List[Tuple[str, int]] = []
+    axes: list[tuple[str, int]] = []
     for part in text.split(","):
         name, equals, size = (piece.strip() for piece in part.partition("="))
         if not equals or not name.isidentifier() or not size.isdigit() or int(size) < 1:
@@ -84,11 +85,11 @@ class Sharding:
     Empty `tiles` mean that every chip holds the whole tensor. `free` are dimensions left to the compiler.
     """
 
-    tiles: Tuple[int, ...] = ()
-    mesh: Tuple[int, ...] = ()
-    order: Tuple[int, ...] = ()
+    tiles: tuple[int, ...] = ()
+    mesh: tuple[int, ...] = ()
+    order: tuple[int, ...] = ()
     copies: bool = False
-    free: Tuple[int, ...] = ()
+    free: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         if not self.tiles:
@@ -124,8 +125,10 @@ def parse_spec(value: Any, where: str) -> Spec:
     """Read `["tensor", None, ["data", "fsdp"]]` from TOML or `tensor,-,data+fsdp` from the command line."""
     entries = value.split(",") if isinstance(value, str) else value
     if not isinstance(entries, (list, tuple)):
-        raise ShardingError(f'{where}: a sharding is a list with an axis or null for each dimension, like ["tensor", "fsdp"]')
-    spec: List[Tuple[str, ...]] = []
+        raise ShardingError(
+            f'{where}: a sharding is a list with an axis or null for each dimension, like ["tensor", "fsdp"]'
+        )
+    spec: list[tuple[str, ...]] = []
     for entry in entries:
         names = entry.split("+") if isinstance(entry, str) else entry or []
         if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
@@ -138,7 +141,7 @@ def check_spec(spec: Spec, shape: Sequence[int], mesh: Mesh, where: str, what: s
     """Every axis exists, is used once and divides its dimension; `where` and `what` name the pattern and the tensor."""
     if len(spec) != len(shape):
         raise ShardingError(f"{where} gives {len(spec)} dimensions, {what} has {len(shape)} (shape {list(shape)})")
-    seen: List[str] = []
+    seen: list[str] = []
     for number, (axes, size) in enumerate(zip(spec, shape)):
         for name in axes:
             if name not in mesh.names:
@@ -158,23 +161,25 @@ def default_spec(shape: Sequence[int], mesh: Mesh) -> Spec:
 
     What no dimension of divides stays whole on each chip, as small vectors and scalars do.
     """
-    spec: List[Tuple[str, ...]] = [() for _ in shape]
+    spec: list[tuple[str, ...]] = [() for _ in shape]
     for axis in (FSDP, TENSOR):
         if axis not in mesh.names or (axis == TENSOR and len(shape) < 2):
             continue
-        fits = [number for number, size in enumerate(shape) if not spec[number] and size and size % mesh.ways([axis]) == 0]
+        fits = [
+            number for number, size in enumerate(shape) if not spec[number] and size and size % mesh.ways([axis]) == 0
+        ]
         if fits:
             spec[max(fits, key=lambda number: (shape[number], -number))] = (axis,)
     return tuple(spec)
 
 
-def assign(shapes: Mapping[str, Sequence[int]], patterns: Mapping[str, Any], mesh: Mesh, table: str) -> Dict[str, Spec]:
+def assign(shapes: Mapping[str, Sequence[int]], patterns: Mapping[str, Any], mesh: Mesh, table: str) -> dict[str, Spec]:
     """A spec for each named tensor: the first pattern that matches its name, or the default.
 
     Raises ShardingError for a pattern that matches no name, and for one that can't be applied to a tensor it matches.
     `table` is how the patterns are called in messages.
     """
-    specs: Dict[str, Spec] = {}
+    specs: dict[str, Spec] = {}
     for pattern, value in patterns.items():
         where = f"{table} {pattern!r}"
         spec = parse_spec(value, where)

@@ -1,0 +1,164 @@
+"""From the user's function to a training step made of placeholders.
+
+The function runs under `torch.device("meta")`, where tensors have a shape and no data; then every tensor of the program becomes a
+placeholder of the XLA device, which has no data either but can be traced.
+"""
+
+from __future__ import annotations
+
+import gc
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_flatten
+
+from .fit_plan import FitError
+
+
+@dataclass(frozen=True)
+class Step:
+    """What the user's function handed over, checked."""
+
+    model: nn.Module
+    optimizers: tuple[torch.optim.Optimizer, ...]
+    batch: Any
+    run: Callable[[], torch.Tensor | None]  # the whole step; hands back the loss if it knows it
+
+
+def build(function: Callable[..., Any], target: str, batch_size: int | None) -> Step:
+    """Run the user's function and check what it returns; raises FitError with the function's name."""
+    if batch_size is not None and "batch_size" not in inspect.signature(function).parameters:
+        raise FitError(
+            f"{target} has no parameter batch_size, so the batch can't be set from outside: add one, or leave out --batch-size"
+        )
+    with torch.device("meta"):
+        parts = function() if batch_size is None else function(batch_size=batch_size)
+    if not isinstance(parts, (tuple, list)) or len(parts) not in (3, 4) or not isinstance(parts[0], nn.Module):
+        raise FitError(
+            f"{target} must return (model, optimizer, batch) or (model, optimizer, batch, loss), it returned {_describe(parts)}"
+        )
+    model, optimizer, batch = parts[:3]
+    optimizers = tuple(optimizer) if isinstance(optimizer, (list, tuple)) else (optimizer,)
+    for item in optimizers:
+        if not isinstance(item, torch.optim.Optimizer):
+            raise FitError(
+                f"{target} must return an optimizer second, or a list of them; it returned {_describe(item)}"
+            )
+    if not any(isinstance(leaf, torch.Tensor) for leaf in tree_flatten(batch)[0]):
+        raise FitError(
+            f"{target} must return the batch third: a tensor, or a tuple or dict of tensors made by torch.empty(shape, dtype=…)"
+        )
+    loss: Callable[..., Any] = parts[3] if len(parts) == 4 else _default_loss(target)
+    whole = len(inspect.signature(loss).parameters) == 3
+
+    def run() -> torch.Tensor | None:
+        if whole:
+            return loss(model, optimizer, batch)
+        for item in optimizers:
+            item.zero_grad()
+        value = loss(model, batch)
+        if not isinstance(value, torch.Tensor) or value.dim():
+            raise FitError(f"the loss of {target} must be a scalar tensor, it is {_describe(value)}")
+        value.backward()
+        for item in optimizers:
+            item.step()
+        return value
+
+    return Step(model, optimizers, batch, run)
+
+
+def _default_loss(target: str) -> Callable[[nn.Module, Any], torch.Tensor]:
+    def loss(model: nn.Module, batch: Any) -> torch.Tensor:
+        out = (
+            model(**batch)
+            if isinstance(batch, dict)
+            else model(*batch)
+            if isinstance(batch, (tuple, list))
+            else model(batch)
+        )
+        value = getattr(out, "loss", out)
+        if not isinstance(value, torch.Tensor) or value.dim():
+            raise FitError(
+                f"the output of the model is {_describe(value)}, no loss: let {target} return a fourth item, a function of (model, batch)"
+            )
+        return value
+
+    return loss
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"a tensor of shape {list(value.shape)}"
+    if isinstance(value, (tuple, list)):
+        return f"{type(value).__name__} of {', '.join(type(item).__name__ for item in value) or 'nothing'}"
+    return f"{type(value).__name__}"
+
+
+def keep_layers(step: Step, layers: int) -> None:
+    """Keep the first `layers` of the repeated modules, for an answer by extrapolation. Raises FitError when there are none."""
+    stacks = {name.rpartition(".")[0] for name in blocks(step.model)}
+    if not stacks:
+        raise FitError(
+            "--layers: the model has no repeated modules (a ModuleList or Sequential of one class) to leave out"
+        )
+    for stack in stacks:
+        module = step.model.get_submodule(stack)
+        for name in [name for name, _ in module.named_children()][layers:][::-1]:
+            delattr(module, name)
+    left = {id(parameter) for parameter in step.model.parameters()}
+    for optimizer in step.optimizers:
+        for group in optimizer.param_groups:
+            group["params"] = [parameter for parameter in group["params"] if id(parameter) in left]
+
+
+def meta_tensors() -> list[torch.Tensor]:
+    """Every tensor on the meta device that Python holds, registered in a module or not."""
+    return [item for item in gc.get_objects() if issubclass(type(item), torch.Tensor) and item.device.type == "meta"]
+
+
+def placeholder(tensor: torch.Tensor) -> torch.Tensor:
+    """An XLA tensor of the same shape and dtype that has no data."""
+    from torch_xla.core.xla_builder import create_placeholder_tensor
+
+    made: torch.Tensor = create_placeholder_tensor(tuple(tensor.shape), tensor.dtype)
+    return made
+
+
+def materialize(step: Step, made: Sequence[torch.Tensor]) -> None:
+    """Give every tensor of the program a place on the XLA device, in the Python objects that everybody refers to.
+
+    Swapping what is inside the objects keeps ties between layers, and the optimizer's hold on its parameters.
+    """
+    for module in step.model.modules():
+        if hasattr(
+            module, "_flat_weight_refs"
+        ):  # of recurrent layers: weak references forbid swapping, flattening is for CUDA
+            module._flat_weight_refs = []
+    held = [*step.model.parameters(), *step.model.buffers(), *(leaf for leaf in tree_flatten(step.batch)[0])]
+    for tensor in {id(tensor): tensor for tensor in (*held, *made) if isinstance(tensor, torch.Tensor)}.values():
+        new = placeholder(tensor)
+        if isinstance(tensor, nn.Parameter):
+            new = nn.Parameter(new, requires_grad=tensor.requires_grad)
+        elif tensor.requires_grad:
+            new.requires_grad_()
+        new.__dict__.update(tensor.__dict__)
+        torch.utils.swap_tensors(tensor, new)
+
+
+def blocks(model: nn.Module) -> list[str]:
+    """The outermost repeated modules: children of one class in a ModuleList or Sequential."""
+    found: list[str] = []
+    for name, module in model.named_modules():
+        inside = any(name.startswith(block + ".") for block in found)
+        if not inside and isinstance(module, (nn.ModuleList, nn.Sequential)):
+            kinds = [type(child) for child in module.children()]
+            found += [
+                f"{name}.{key}".lstrip(".")
+                for key, child in module.named_children()
+                if kinds.count(type(child)) > 1 and any(True for _ in child.parameters())
+            ]
+    return found

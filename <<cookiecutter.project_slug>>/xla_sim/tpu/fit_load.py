@@ -1,0 +1,88 @@
+"""Find the user's function, trace the step it builds, and keep the trace in files that the TPU environment can read."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..config import ConfigError
+from .fit_plan import FitError, Plan
+from .sharding import ShardingError
+
+
+class UserError(Exception):
+    """The user's code raised; the message is its traceback."""
+
+
+class Cannot(Exception):
+    """This environment can't do it; the message says what it needs."""
+
+
+def load(target: str) -> Callable[..., Any]:
+    """The user's function; raises ConfigError with what is missing."""
+    module, colon, name = target.partition(":")
+    if not colon or not all(part.isidentifier() for part in (*module.split("."), name)):
+        raise ConfigError(f"{target!r} is not package.module:function")
+    os.environ.setdefault("PJRT_DEVICE", "CPU")
+    missing = [package for package in ("torch", "torch_xla") if importlib.util.find_spec(package) is None]
+    if missing:
+        raise Cannot(
+            f"tracing needs {' and '.join(missing)}, not installed here: run fit in the simulation's environment (nox -s tpu_fit)"
+        )
+    from .fit_trace import needs
+
+    lacking = needs()
+    if lacking:
+        raise Cannot(lacking)
+    sys.path[:0] = [path for path in (os.getcwd(), os.path.join(os.getcwd(), "src")) if path not in sys.path]
+    try:
+        loaded = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name and (module == error.name or module.startswith(error.name + ".")):
+            raise ConfigError(
+                f"there is no module {error.name} (looked in {os.getcwd()}, its src and the installed packages)"
+            ) from None
+        raise UserError(traceback.format_exc()) from error
+    except Exception as error:
+        raise UserError(traceback.format_exc()) from error
+    function: Callable[..., Any] | None = getattr(loaded, name, None)
+    if not callable(function):
+        raise ConfigError(f"{module} has no function {name}")
+    return function
+
+
+def trace(
+    function: Callable[..., Any], target: str, batch_size: int | None, checkpoint: str, layers: int | None
+) -> tuple[Plan, bytes]:
+    """`fit_trace.trace`, with what the user's code raises as UserError."""
+    from . import fit_trace
+
+    try:
+        return fit_trace.trace(function, target, batch_size, checkpoint, layers)
+    except (FitError, ShardingError):
+        raise
+    except Exception as error:
+        raise UserError(traceback.format_exc()) from error
+
+
+def write(folder: Path, plan: Plan, graph: bytes) -> None:
+    """plan.json and graph.pb."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "graph.pb").write_bytes(graph)
+    (folder / "plan.json").write_text(json.dumps(plan.to_json(), indent=1), encoding="utf-8")
+
+
+def read(folder: Path) -> tuple[Plan, bytes]:
+    """What `write` wrote; raises FitError."""
+    try:
+        plan = Plan.from_json(json.loads((folder / "plan.json").read_text(encoding="utf-8")))
+        return plan, (folder / "graph.pb").read_bytes()
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise FitError(f"--traced {folder}: no plan that fit has traced ({error})") from error

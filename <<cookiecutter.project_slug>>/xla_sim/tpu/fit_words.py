@@ -1,0 +1,95 @@
+"""What `fit` says beside its figures: how the plan differs from a plain program, and what to change when it doesn't fit."""
+
+from __future__ import annotations
+
+import os
+
+from .fit import Answer
+from .fit_plan import NeedsValue, Plan
+
+_CHECKPOINT = "torch_xla.utils.checkpoint.checkpoint"
+
+
+def notes(given: Answer) -> list[str]:
+    """Assumptions first, then the levers when it doesn't fit; each a sentence."""
+    plan = given.question.plan
+    said = []
+    if len(plan.blocks) < plan.layers:
+        said.append(f"traced with {len(plan.blocks)} of {plan.layers} layers")
+    if plan.checkpointed:
+        said.append(
+            f"{_many(plan.checkpointed)} keep no activations and gather their weights again in the backward pass: "
+            f"in training wrap each in {_CHECKPOINT}, with its parameters behind xm.optimization_barrier_"
+        )
+    for place, count in plan.reads.items():
+        cuts = f"the optimizer reads {count} values in a step ({_short(place)}), each of which cuts the real step and waits"
+        said.append(f"{cuts}; planned as one graph")
+    if given.whole:
+        said.append(f"{_many(given.whole)} stay whole on each chip: the mesh divides none of their dimensions")
+    return said + (levers(given) if given.result.status == "oom" or given.total > given.capacity else [])
+
+
+def levers(given: Answer) -> list[str]:
+    """What would save most, the largest saving first."""
+    parts, plan = given.parts, given.question.plan
+    found = []
+    recomputable = parts["weights"] + parts["activations"]
+    if not plan.checkpointed and recomputable:
+        found.append(
+            (
+                recomputable,
+                f"{_gib(parts['activations'])} are activations and {_gib(parts['weights'])} gathered weights that wait for the "
+                "backward pass: try --checkpoint blocks, which computes and gathers them again",
+            )
+        )
+    if parts["activations"] and plan.batch_size > given.question.mesh.ways(given.question.mesh.batch_axes):
+        found.append((parts["activations"] // 2, f"a batch of {plan.batch_size // 2} would halve the activations"))
+    held = parts["parameters"] + parts["optimizer"] + parts["gradients"]
+    if held > given.capacity // 4:
+        found.append(
+            (
+                held // 2,
+                f"{_gib(held)} are parameters, gradients and optimizer state: twice the chips hold half of that each",
+            )
+        )
+    if parts["gradients"] > given.capacity // 20:
+        found.append(
+            (
+                parts["gradients"],
+                f"{_gib(parts['gradients'])} are gradients that outlive the step: optimizer.zero_grad() before torch_xla.sync() frees them",
+            )
+        )
+    return [sentence for _, sentence in sorted(found, reverse=True)]
+
+
+def refusal(error: NeedsValue) -> tuple[str, str]:
+    """Message and fix for a step that reads a value."""
+    where = {
+        "index": "indexing with a mask makes a shape that depends on values",
+        "nonzero": "nonzero() makes a shape that depends on values",
+        "masked_select": "masked_select() makes a shape that depends on values",
+    }.get(error.operation, f"{error.operation.lstrip('_')} needs a value in the middle of the step")
+    return (
+        f"{where}, and a step that is only planned has none",
+        "decide on the device with torch.where, or move the read out of the step; on a TPU this line would cut the graph and wait",
+    )
+
+
+def layers_sentence(few: Plan, more: Plan) -> str:
+    """How an extrapolated answer came about."""
+    return (
+        f"extrapolated from compilations with {len(few.blocks)} and {len(more.blocks)} of {more.layers} layers, as if each "
+        "layer added the same; the bound and the collectives are those of the larger one"
+    )
+
+
+def _gib(size: int) -> str:
+    return f"{size / 2**30:.2f} GiB"
+
+
+def _many(names: tuple[str, ...]) -> str:
+    return names[0] if len(names) == 1 else f"{len(names)} modules or parameters ({names[0]} … {names[-1]})"
+
+
+def _short(place: str) -> str:
+    return os.sep.join(place.split(os.sep)[-3:])
