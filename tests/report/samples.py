@@ -206,6 +206,7 @@ def fitted() -> dict[str, Any]:
             "other": None,
             "total": 7 * GIB + 840 * MIB,
         },
+        "expected": {"parameters": 209 * MIB, "optimizer": 418 * MIB, "gradients": 209 * MIB, "batch": 0},
         "bound": {"seconds": 0.21, "compute_seconds": 0.21, "memory_seconds": 0.1, "mxu_share": 0.6},
         "collectives": [
             {

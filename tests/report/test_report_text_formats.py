@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import samples
 from xla_sim.report import github, markdown, sarif
-from xla_sim.report.document import to_document
+from xla_sim.report.document import empty, to_document
 from xla_sim.trace import Frame, Location
 
 AWKWARD = dataclasses.replace(
@@ -108,6 +108,39 @@ the graph and waits<br>**fix:** read it after torch_xla.sync(), every N steps, o
 `a1a1a1a1` on v5e exchanges
 
 - 4 all-reduces, 52 MB; the largest 13 B
+"""
+    )
+
+
+def test_the_fit_in_the_job_summary() -> None:
+    assert (
+        markdown.render({**empty(), "fit": samples.fitted()})
+        == """\
+## xla_sim: toy.model:fit_plan
+
+**It fits, 7.82 of 15.75 GiB a chip**
+
+### Fit: toy.model:fit_plan
+
+6.7B parameters, batch 64, fsdp=64 on v5e:8x8 (64 chips): fits, 7.82 of 15.75 GiB a chip
+
+| a chip holds |  | by arithmetic |
+| --- | --- | --- |
+| parameters | 210 MiB | 209 MiB |
+| gradients | 210 MiB | 209 MiB |
+| optimizer state | 420 MiB | 418 MiB |
+| activations | 6 GiB |  |
+| temporaries | 1 GiB |  |
+
+- 64 all-gathers, 13.4 GB; the largest 90 MB (src/toy/model.py:23)
+
+| topology | batch | verdict | HBM | a step takes at least |
+| --- | --- | --- | --- | --- |
+| v5e:2x2 | 64 | ❌ too big | 60 of 15.75 GiB | – |
+| v5e:4x4 | 64 | ❌ too big | 18 of 15.75 GiB | – |
+| v5e:8x8 | 64 | ✅ fits | 8 of 15.75 GiB | 200 ms |
+
+v5e:8x8 is the smallest that fits
 """
     )
 

@@ -176,10 +176,11 @@ def _scaled_count(number: int) -> str:
     return str(number)
 
 
-def fit_parts(fit: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What a chip's HBM holds: label and size."""
-    told = bar(fit.get("hbm"))
-    return [(PARTS[key], memory(bytes)) for key, bytes, _ in told.parts] if told else []
+def fit_parts(fit: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """What a chip's HBM holds: label, size, and what arithmetic on shapes and shardings says, where it says anything."""
+    told, expected = bar(fit.get("hbm")), fit.get("expected") or {}
+    sizes = {key: memory(expected[key]) if expected.get(key) else "" for key in PARTS}
+    return [(PARTS[key], memory(bytes), sizes[key]) for key, bytes, _ in told.parts] if told else []
 
 
 @dataclass(frozen=True)

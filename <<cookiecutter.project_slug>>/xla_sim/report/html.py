@@ -142,7 +142,7 @@ def _buffers(result: Mapping[str, Any]) -> list[dict[str, str]]:
     return [
         {
             "shape": clean(one["shape"]),
-            "kind": clean(one.get("kind") or one.get("name") or ""),
+            "kind": clean(one.get("part") or one.get("kind") or one.get("name") or ""),
             "size": memory(one.get("bytes") or one.get("padded")),
             "logical": memory(one.get("logical")),
             "place": place(one.get("location")),

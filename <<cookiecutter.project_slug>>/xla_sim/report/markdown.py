@@ -115,9 +115,9 @@ def _fit(document: Document) -> str:
     if not fit:
         return ""
     blocks = [f"### Fit: {text(fit['target'])}", text(chips.fit_sentence(fit))]
-    parts = [[text(label), size] for label, size in chips.fit_parts(fit)]
+    parts = [[text(label), size, expected] for label, size, expected in chips.fit_parts(fit)]
     if parts:
-        blocks.append(table(["a chip holds", ""], parts))
+        blocks.append(table(["a chip holds", "", "by arithmetic"], parts))
     blocks.append("\n".join(f"- {text(line)}" for line in chips.collectives(fit)))
     blocks.append("\n".join(f"- {text(note)}" for note in fit.get("notes") or ()))
     rows = [

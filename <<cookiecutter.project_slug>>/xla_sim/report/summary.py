@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from xla_sim.report import chips
 from xla_sim.report.document import all_findings
 from xla_sim.report.words import clean, count, duration, listed, ranges, size, typical
 
@@ -91,7 +92,8 @@ def level(document: Document) -> str:
     found = counts(document)
     if failure(document):
         return "failed"
-    return "error" if found["error"] else "warning" if found["warning"] else "ok"
+    refused = (document.get("fit") or {}).get("status", "ok") != "ok"
+    return "error" if found["error"] or refused else "warning" if found["warning"] else "ok"
 
 
 def verdict(document: Document) -> str:
@@ -102,6 +104,11 @@ def verdict(document: Document) -> str:
     found = counts(document)
     if found["error"] or found["warning"]:
         return f"{counted(document)} to look at"
+    fit = document.get("fit")
+    if fit and fit.get("status") and not document.get("program"):
+        told = chips.bar(fit.get("hbm"))
+        answer = "It fits" if fit["status"] == "ok" else f"It doesn't fit: {chips.FIT_VERDICTS[fit['status']]}"
+        return f"{answer}, {told.text} a chip" if told else answer
     if document.get("program"):
         seen = f"in {count(document.get('steps', 0), 'step')}"
         unknown = len(document.get("unknown", ()))

@@ -220,7 +220,7 @@ def _bar(bar: chips.Bar | None, width: int | None) -> Text:
 
 def _fit(console: Console, fit: Mapping[str, Any], width: int | None) -> None:
     _print(console, Text(chips.fit_sentence(fit), overflow="fold"), below=1)
-    lines = chips.fit_parts(fit)
+    lines = [(label, size) for label, size, _ in chips.fit_parts(fit)]
     if fit.get("bound"):
         lines.append(("a step takes at least", chips.bound(fit["bound"])))
         lines.append(("MXU busy at best", chips.busy(fit["bound"])))
