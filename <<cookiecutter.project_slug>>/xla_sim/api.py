@@ -68,7 +68,7 @@ def run_script(
     """Run ``SCRIPT [ARGS…]`` or ``-m MODULE [ARGS…]`` under observation; otherwise like `run`."""
     config = config or load_config()
     directory = out or Path(tempfile.mkdtemp(prefix="xla_sim-"))
-    trace = supervise_script([os.fspath(a) for a in arguments], directory, timeout, config.warmup_steps)
+    trace = supervise_script([os.fspath(a) for a in arguments], directory, timeout, config.warmup_steps, warm=True)
     return _checked(judge(trace, config), str(arguments[0]), check)
 
 

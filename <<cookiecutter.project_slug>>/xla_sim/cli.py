@@ -7,8 +7,10 @@ itself failed, was stopped or was interrupted; 4 this environment can't run it.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -154,12 +156,21 @@ def _run(args: argparse.Namespace) -> int:
         baseline=args.baseline,
     )
     _check_program(program)
+    threading.Thread(target=_prepare, daemon=True).start()
     try:
         trace = supervise_script(program, args.out, config.timeout, config.warmup_steps, args.compare_eager)
     except CannotRun as error:
         print(f"xla_sim run: {error}", file=sys.stderr)
         return CANNOT
     return _report(judge(trace, config), config, args)
+
+
+def _prepare() -> None:
+    """Import what the report needs while the program runs; if that fails, the report itself will say so."""
+    from xla_sim.report import prepare
+
+    with contextlib.suppress(Exception):
+        prepare()
 
 
 def _check_program(program: Sequence[str]) -> None:

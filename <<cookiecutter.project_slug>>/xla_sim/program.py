@@ -23,10 +23,20 @@ from typing import Any, Union
 from xla_sim.build import build
 from xla_sim.observe import frames
 from xla_sim.observe.hooks import environment
-from xla_sim.observe.warm import Forked, can_fork
+from xla_sim.observe.warm import Forked, Warm
 from xla_sim.trace import Trace
 
-OURS = ("events.jsonl", "torch_xla.log", "metrics.txt", "native.log", "error.txt", "result.pkl", "graphs", "dump")
+OURS = (
+    "events.jsonl",
+    "torch_xla.log",
+    "metrics.txt",
+    "native.log",
+    "error.txt",
+    "result.pkl",
+    "request.json",
+    "graphs",
+    "dump",
+)
 LOG_BYTES = 4 << 20  # of native noise that is kept: the first half and the last
 GRACE = 10.0  # seconds between asking a program to stop and making it
 
@@ -52,7 +62,7 @@ def supervise_script(
         timeout: seconds after which the program is stopped.
         warmup_steps: steps that may compile.
         compare_eager: repeat the first training step's forward pass in eager PyTorch.
-        warm: fork from this process instead of starting an interpreter; see `observe.warm`.
+        warm: start it from a process that has imported torch_xla already; see `observe.warm`.
 
     Raises:
         CannotRun: torch_xla isn't installed, or the directory can't be written.
@@ -86,7 +96,9 @@ def supervise_call(
         call.write_bytes(pickle.dumps((os.path.abspath(file), module.__name__, name, tuple(args), list(sys.path))))
     except (pickle.PicklingError, TypeError, AttributeError) as error:
         raise CannotRun(f"the arguments of {name} can't be handed to another process: {error}.") from error
-    return _supervise(["--call", str(call)], [f"{module.__name__}:{name}"], directory, timeout, warmup_steps, {}, False)
+    return _supervise(
+        ["--call", str(call)], [f"{module.__name__}:{name}"], directory, timeout, warmup_steps, {}, warm=True
+    )
 
 
 def check_environment() -> None:
@@ -166,8 +178,8 @@ def _supervise(
     started = time.perf_counter()
     with _stoppable() as stopped:
         child: Child = (
-            Forked(directory, arguments, environ, writing)
-            if warm and can_fork()
+            Warm.start(directory, arguments, environ, writing)
+            if warm
             else subprocess.Popen(command, env=environ, pass_fds=(writing,))
         )
         os.close(writing)
@@ -183,6 +195,8 @@ def _supervise(
             ending += " (most often the kernel's answer to a process that takes all memory)"
     trace = build(directory, argv, status, ending, seconds, warmup_steps)
     shutil.rmtree(directory / "dump", ignore_errors=True)
+    if not ending:
+        (directory / "torch_xla.log").unlink(missing_ok=True)  # every record is in the event log
     return trace
 
 

@@ -11,9 +11,10 @@ import sys
 import textwrap
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
-
+import xla_sim
 from xla_sim.judge import judge
 from xla_sim.program import CannotRun, supervise_script
 from xla_sim.trace import Trace
@@ -127,7 +128,7 @@ def test_the_run_directory_does_not_grow_with_the_steps(tmp_path: Path) -> None:
 
     from xla_sim.observe.recorder import STORED
 
-    assert size(STORED + 2500) < size(STORED) * 1.05 + 65536
+    assert size(3 * STORED) < size(STORED + 1000) * 1.05
     trace = observe(tmp_path, f"train({STORED + 497})")
     assert trace.steps == STORED + 500
 
@@ -146,11 +147,13 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
         observe(tmp_path, "")
 
 
-def command(*arguments: str, cwd: Path, **options: object) -> subprocess.CompletedProcess[str]:
-    package = Path(sys.modules["xla_sim"].__file__ or "").parent.parent
+def command(*arguments: str, cwd: Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    package = Path(xla_sim.__file__).parent.parent
     environ = {**os.environ, "PYTHONPATH": str(package), "NO_COLOR": "1", "COLUMNS": "200"}
     line = [sys.executable, "-m", "xla_sim", *arguments]
-    return subprocess.run(line, cwd=cwd, env=environ, capture_output=True, text=True, timeout=600, **options)  # type: ignore[call-overload, no-any-return]
+    return subprocess.run(
+        line, check=False, cwd=cwd, env=environ, capture_output=True, text=True, timeout=600, **options
+    )
 
 
 def test_the_exit_codes_and_the_report_of_the_command(tmp_path: Path) -> None:
@@ -158,7 +161,7 @@ def test_the_exit_codes_and_the_report_of_the_command(tmp_path: Path) -> None:
         TRAIN.replace("        loss.backward()", "        print(loss.item())\n        loss.backward()")
         + "\ntrain(4)\nraise SystemExit(3)\n",
         encoding="utf-8",
-    )  # noqa: E501
+    )
     done = command("run", "--json", "copy.json", "bad.py", cwd=tmp_path)
     assert done.returncode == 3
     report = json.loads((tmp_path / "copy.json").read_text(encoding="utf-8"))
@@ -173,7 +176,7 @@ def test_an_interrupted_command_still_reports(tmp_path: Path) -> None:
     (tmp_path / "long.py").write_text(
         TRAIN + "\ntrain(3)\nprint('trained', flush=True)\ntime.sleep(600)\n", encoding="utf-8"
     )
-    package = Path(sys.modules["xla_sim"].__file__ or "").parent.parent
+    package = Path(xla_sim.__file__).parent.parent
     environ = {**os.environ, "PYTHONPATH": str(package), "NO_COLOR": "1"}
     line = [sys.executable, "-m", "xla_sim", "run", "long.py"]
     running = subprocess.Popen(

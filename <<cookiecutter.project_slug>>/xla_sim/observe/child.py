@@ -153,7 +153,7 @@ def traceback_of(error: BaseException) -> str:
     return "".join(traceback.format_exception(type(error), error, trace or error.__traceback__))
 
 
-def run(directory: Path, arguments: list[str], imported: Sequence[ModuleType] = ()) -> int:
+def run(directory: Path, arguments: list[str], imported: Sequence[Any] = ()) -> int:
     """Observe one program from start to end; ``imported``: torch and torch_xla, when they are here already."""
     split_stderr()
     observer = Observer(directory)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import traceback
-from collections.abc import Iterator
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 
@@ -22,7 +22,7 @@ from xla_sim.observe.recorder import Recorder
 # terms in another order reach 1e-5; bfloat16 has 8 bits of precision (2**-8 = 4e-3) and float16 has 11 (5e-4), and a
 # few roundings add up. Integers and booleans have to agree.
 TOLERANCES = {torch.float64: 1e-6, torch.float32: 1e-4, torch.bfloat16: 2e-2, torch.float16: 4e-3}
-Outputs = List[Tuple[str, str, torch.Tensor]]  # module, its type, output; in the order in which they were computed
+Outputs = list[tuple[str, str, torch.Tensor]]  # module, its type, output; in the order in which they were computed
 
 
 class EagerComparison:
@@ -30,7 +30,7 @@ class EagerComparison:
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
-        self._call: Optional[Tuple[torch.nn.Module, Any, Any, Optional[torch.dtype], int]] = None
+        self._call: tuple[torch.nn.Module, Any, Any, torch.dtype | None, int] | None = None
 
     def install(self) -> None:
         call = torch.nn.Module.__call__
@@ -64,8 +64,8 @@ class EagerComparison:
         self.recorder.emit("fact", name=name, step=0, at=where, values={"outputs": 0, "reason": reason})
 
     def _compare(
-        self, module: torch.nn.Module, args: Any, kwargs: Any, autocast: Optional[torch.dtype]
-    ) -> Tuple[Optional[Dict[str, Any]], int]:
+        self, module: torch.nn.Module, args: Any, kwargs: Any, autocast: torch.dtype | None
+    ) -> tuple[dict[str, Any] | None, int]:
         host_args, host_kwargs = _map(_to_host, args), _map(_to_host, kwargs)
 
         def on_host() -> torch.nn.Module:
@@ -105,7 +105,7 @@ def difference(a: torch.Tensor, b: torch.Tensor) -> float:
     return float(apart / scale)
 
 
-def _run(module: torch.nn.Module, args: Any, kwargs: Any, device: str, autocast: Optional[torch.dtype]) -> Outputs:
+def _run(module: torch.nn.Module, args: Any, kwargs: Any, device: str, autocast: torch.dtype | None) -> Outputs:
     """Outputs of each module in a forward pass, then the gradient of each parameter, as tensors of the host."""
     outputs: Outputs = []
     names = {child: name for name, child in module.named_modules()}

@@ -78,7 +78,7 @@ class Reader:
     torch_xla opens the file anew for each record, so it can be emptied between two records.
     """
 
-    def __init__(self, path: str, limit: int = 4 << 20) -> None:
+    def __init__(self, path: str, limit: int = 256 << 10) -> None:
         self.path = path
         self.offset = 0
         self.limit = limit  # bytes

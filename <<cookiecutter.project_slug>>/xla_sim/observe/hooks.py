@@ -100,7 +100,8 @@ class Observer:
             return result
 
         self.xlac._xla_step_marker = watched_marker
-        self.recorder.emit("stack", torch_xla=str(torch_xla.__version__).split("+")[0])
+        version = str(torch_xla.__version__).split("+")[0]
+        self.recorder.emit("stack", torch_xla=version, device=os.environ.get("PJRT_DEVICE", ""))
         self.ops.turn(True)
         # registered after torch_xla's own, so it runs before the runtime goes away
         atexit.register(self.finish)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from xla_sim.observe import frames
 from xla_sim.observe.recorder import Recorder
@@ -40,8 +41,9 @@ class ModuleWatch:
             if getattr(moving, "on", False):
                 return apply(module, *args, **kwargs)
             moving.on = True
+            before: list[list[str]] = []
             try:
-                before = tied_names(module)
+                self.recorder.harmless(lambda: before.extend(tied_names(module)))
                 result = apply(module, *args, **kwargs)
             finally:
                 moving.on = False
@@ -96,9 +98,10 @@ class ModuleWatch:
 def tied_names(module: torch.nn.Module) -> list[list[str]]:
     """Names of parameters that are one tensor, or views of the whole of one storage."""
     groups: dict[Any, list[str]] = {}
-    for name, parameter in module.named_parameters(remove_duplicate=False):
-        key: Any = id(parameter)
-        if parameter.device.type == "cpu" and parameter.numel():
-            key = (parameter.data_ptr(), tuple(parameter.shape))
-        groups.setdefault(key, []).append(name)
+    with torch._C.DisableTorchFunction():  # looking at a parameter is none of the program's ops
+        for name, parameter in module.named_parameters(remove_duplicate=False):
+            key: Any = id(parameter)
+            if not is_lazy(parameter) and parameter.device.type == "cpu" and parameter.numel():
+                key = (parameter.data_ptr(), parameter.numel())
+            groups.setdefault(key, []).append(name)
     return [names for names in groups.values() if len(names) > 1]

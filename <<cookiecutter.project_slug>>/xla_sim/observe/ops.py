@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import sys
 import threading
+import zlib
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode, _get_current_function_mode
-from torch.utils.weak import TensorWeakRef
 
 from xla_sim.observe import frames
 from xla_sim.observe.recorder import Recorder
@@ -54,7 +55,8 @@ class OpWatch(TorchFunctionMode):
         self.counters = Counters(counters.xlac)
         self.found: dict[tuple[str, int], int] = {}
         self.step = 0  # steps that are complete
-        self._uploads: dict[int, tuple[TensorWeakRef, int, set[int], int]] = {}
+        # shape, dtype and checksum: where it was sent first, and the steps
+        self._uploads: dict[tuple[tuple[int, ...], str, int], tuple[int, set[int]]] = {}
         self._thread = threading.get_ident()
         self._on = False
 
@@ -75,26 +77,29 @@ class OpWatch(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         result = frames.call_as(sys._getframe(1), func, args, kwargs or {})
+        if func.__name__ == "__get__":
+            return result  # an attribute such as x.shape: no op, and looked at often
         self.recorder.harmless(self.look)
         if func is Tensor.to:
             self.recorder.harmless(self._uploaded, args[0], result)
         return result
 
     def _uploaded(self, source: Tensor, result: Any) -> None:
-        """Remember large host tensors, to see whether the same one is sent to the device step after step."""
+        """Remember what large host tensors hold, to see whether the same is sent to the device step after step."""
         size = source.numel() * source.element_size()
         if size < BIG or source.device.type != "cpu" or result.device.type != "xla":
             return
-        known = self._uploads.get(id(source))
-        if known is None or known[0]() is not source or known[1] != source._version:
-            where = self.recorder.frames(frames.stack(sys._getframe()))
-            self._uploads[id(source)] = (TensorWeakRef(source), source._version, {self.step}, where)
-            return
-        steps = known[2]
+        with torch._C.DisableTorchFunction():
+            content = zlib.crc32(source.detach().contiguous().flatten().view(torch.uint8).numpy())
+        where, steps = self._uploads.setdefault(
+            (tuple(source.shape), str(source.dtype), content),
+            (self.recorder.frames(frames.stack(sys._getframe())), set()),
+        )
         if self.step not in steps:
             steps.add(self.step)
             values = {"bytes": size, "shape": list(source.shape), "steps": len(steps), "of": self.step - min(steps) + 1}
-            self.recorder.emit("fact", name="upload", step=self.step, at=known[3], values=values)
+            if len(steps) > 1:
+                self.recorder.emit("fact", name="upload", step=self.step, at=where, values=values)
 
     def look(self) -> None:
         """Blame what ran on the host since the last look on the line that is running."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+from torch.nn.parameter import is_lazy
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils.weak import TensorWeakRef
 
@@ -16,12 +17,15 @@ from xla_sim.observe import frames
 from xla_sim.observe.modules import ModuleWatch
 from xla_sim.observe.recorder import Recorder
 
+LOOKS = (2, 3, 8, 64)  # steps after which the parameters themselves are looked at; and at the end
+
 
 class _State:
     """One optimizer. Gradients and parameters are held weakly, so that watching keeps nothing alive."""
 
-    def __init__(self, number: int, created: int) -> None:
+    def __init__(self, number: int, name: str, created: int) -> None:
         self.number = number
+        self.name = name  # of the class
         self.created = created
         self.stepped: int | None = None
         self.steps = 0
@@ -33,6 +37,10 @@ class _State:
         self.backwards = 0
         self.accumulated = False
         self.orphans: dict[str, None] = {}  # names, in order
+        self.parameters = 0
+        self.device = ""
+        # what had no gradient at the last look: position, name, shape, requires_grad, on the host, of no module in use
+        self.without: list[tuple[int, str, list[int], bool, bool, bool]] = []
 
 
 class OptimizerWatch:
@@ -66,8 +74,8 @@ class OptimizerWatch:
         torch.optim.Optimizer.__init__ = watched_init
         torch.optim.Optimizer.zero_grad = watched_zero_grad
         self._install_zeroing()
-        register_optimizer_step_pre_hook(lambda o, a, k: self.recorder.harmless(self._before, o))
-        register_optimizer_step_post_hook(lambda o, a, k: self.recorder.harmless(self._after, o))
+        register_optimizer_step_pre_hook(lambda o, a, k: self._watch(self._before, o))
+        register_optimizer_step_post_hook(lambda o, a, k: self._watch(self._after, o))
 
     def _install_zeroing(self) -> None:
         """See every other way in which people clear gradients: tensor by tensor, by module, or all at once."""
@@ -105,8 +113,13 @@ class OptimizerWatch:
         state = self._states.get(optimizer)
         if state is None:
             self._count += 1
-            state = self._states[optimizer] = _State(self._count, self.recorder.frames(made))
+            state = self._states[optimizer] = _State(self._count, type(optimizer).__name__, self.recorder.frames(made))
+            weakref.finalize(optimizer, self._gone, state).atexit = False
         return state
+
+    def _watch(self, look: Callable[[torch.optim.Optimizer], None], optimizer: torch.optim.Optimizer) -> None:
+        with torch._C.DisableTorchFunction():  # looking at gradients is none of the program's ops
+            self.recorder.harmless(look, optimizer)
 
     def _before(self, optimizer: torch.optim.Optimizer) -> None:
         if not self.recorder.alive or torch.compiler.is_compiling():
@@ -150,8 +163,9 @@ class OptimizerWatch:
         state.backwards = self.backwards
         self._zeroed.clear()
         self._zeroed_shapes.clear()
-        if state.steps in (3, 8, 64):
-            self._emit(optimizer, state)
+        if state.steps in LOOKS:
+            self._look(optimizer, state)
+            self._emit(state)
 
     def take_steps(self) -> list[int]:
         stepped, self.stepped = self.stepped, []
@@ -160,36 +174,56 @@ class OptimizerWatch:
     def finish(self) -> None:
         for optimizer, state in list(self._states.items()):
             if state.steps:
-                self._emit(optimizer, state)
+                self._look(optimizer, state)
+                self._emit(state)
+
+    def _gone(self, state: _State) -> None:
+        """The program has let go of an optimizer: what is known of it is final."""
+        if state.steps:
+            self.recorder.harmless(self._emit, state)
 
     def tensors(self) -> list[torch.Tensor]:
         """Every parameter that an optimizer holds."""
         return [p for optimizer in list(self._states) for p in _parameters(optimizer)]
 
-    def _emit(self, optimizer: torch.optim.Optimizer, state: _State) -> None:
+    def _look(self, optimizer: torch.optim.Optimizer, state: _State) -> None:
         names = {id(p): name for name, p in self.modules.parameters()}
         parameters = _parameters(optimizer)
-        without = [p for i, p in enumerate(parameters) if i not in state.had_grad]
-        shapes = {tuple(p.shape) for p in without if p.requires_grad}
-        state.orphans.update(dict.fromkeys(self._orphans(shapes) if shapes else ()))
+        state.parameters = len(parameters)
+        state.device = next((p.device.type for p in parameters), "")
+        state.without = [
+            (i, names.get(id(p), ""), list(p.shape), p.requires_grad, p.device.type != "xla", id(p) not in names)
+            for i, p in enumerate(parameters)
+            if i not in state.had_grad and not is_lazy(p)
+        ]
+        state.orphans.update(dict.fromkeys(self._orphans(state)))
+
+    def _emit(self, state: _State) -> None:
+        without = [entry for entry in state.without if entry[0] not in state.had_grad]
         self.recorder.emit(
-            "optimizer", id=state.number, name=type(optimizer).__name__, created=state.created,
-            stepped=state.stepped, steps=state.steps, parameters=len(parameters),
-            device=parameters[0].device.type if parameters else "",
-            without=[(names.get(id(p), ""), list(p.shape), p.requires_grad) for p in without[:200]],
-            without_count=len(without),
-            on_host=sum(p.device.type != "xla" for p in without),
-            replaced=sum(id(p) not in names for p in without), orphans=list(state.orphans)[:200],
+            "optimizer", id=state.number, name=state.name, created=state.created,
+            stepped=state.stepped, steps=state.steps, parameters=state.parameters, device=state.device,
+            without=[(name, shape, grad) for _, name, shape, grad, _, _ in without[:200]],
+            without_count=len(without), on_host=sum(entry[4] for entry in without),
+            replaced=sum(entry[5] for entry in without), orphans=list(state.orphans)[:200],
             uncleared=state.uncleared, uncleared_of=state.uncleared_of, accumulated=state.accumulated,
         )  # fmt: skip
 
-    def _orphans(self, shapes: set[tuple[int, ...]]) -> list[str]:
-        """Parameters in use that have a gradient and a shape of ``shapes``, and that no optimizer holds."""
+    def _orphans(self, state: _State) -> list[str]:
+        """Parameters in use that have a gradient and that no optimizer holds, where this one's have no use.
+
+        They took the place of one that the optimizer holds when that is in no module any more, or has their shape.
+        """
+        unused = [entry for entry in state.without if entry[3]]
+        shapes = {tuple(entry[2]) for entry in unused}
+        replaced = any(entry[5] for entry in unused)
+        if not unused:
+            return []
         held = {id(p) for p in self.tensors()}
         return [
             name
             for name, p in self.modules.parameters()
-            if id(p) not in held and p.grad is not None and tuple(p.shape) in shapes
+            if id(p) not in held and p.grad is not None and (replaced or tuple(p.shape) in shapes)
         ]
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from xla_sim import hlo
 from xla_sim.observe.frames import RawFrame, is_ours
 
-STORED = 2000  # steps
+STORED = 1000  # steps
 MAX_EVENTS = 20_000
 MAX_GRAPHS = 64  # kept on disk
 MAX_GRAPH_BYTES = 256 << 20  # all of them together
