@@ -278,9 +278,10 @@ def choose_python(version: str, others: tuple[str, ...]) -> tuple[str, str | Non
         return version, None
     newest_first = sorted(others, key=lambda other: [-int(part) for part in other.split(".")])
     for other in newest_first:
-        if find_python(other):
+        found = find_python(other)
+        if found is not None:
             return (
-                other,
+                found,
                 f"Python {version} is not here and can't be fetched: using Python {other}, which the pins allow.",
             )
     allowed = ", ".join(sorted({version, *others}, key=lambda other: [int(part) for part in other.split(".")]))

@@ -40,9 +40,9 @@ def members(prefix: Path) -> Iterator[Path]:
         for path in sorted((prefix / folder).rglob("*")):
             inside = path.relative_to(prefix).parts
             is_pip = "site-packages" in inside and len(inside) > 3 and inside[3].startswith("pip")
-            if (is_pip and "__pycache__" not in inside) or (SKIP.isdisjoint(inside) and path.suffix != ".a"):
-                if path.is_symlink() or path.is_file():
-                    yield path
+            needed = (is_pip and "__pycache__" not in inside) or (SKIP.isdisjoint(inside) and path.suffix != ".a")
+            if needed and (path.is_symlink() or path.is_file()):
+                yield path
 
 
 def pack(channel: Path, subdir: str, name: str, version: str, files: dict[str, Path], depends: list[str]) -> None:

@@ -160,10 +160,11 @@ def test_an_unreachable_torch_index_falls_back_to_pypi_in_one_line(repository: P
     write_environment(repository, option=f"--extra-index-url {NOWHERE}/whl/cpu")
     built = nox(repository, "-fb", "uv", "-s", "env", **unreachable(tmp_path))
     assert built.returncode == 0, built.stderr
-    assert [line for line in said(built) if "can't be reached" in line] == [
+    (line,) = [line for line in said(built) if "can't be reached" in line]
+    assert line == (
         f"{NOWHERE}/whl/cpu can't be reached (Connection refused): "
         "taking PyPI's torch, a CUDA build and an environment of 7 GB."
-    ]
+    )
 
 
 @pytest.mark.parametrize("arguments", [["-s", "env"], ["-fb", "uv", "-s", "env"]])
