@@ -153,7 +153,8 @@ def compiled() -> dict[str, Any]:
                         "bytes": 256 * MIB,
                         "location": location,
                     }
-                ],
+                ]
+                * 2,
             },
             {**base, "graph": GRAPH_C, "status": "rejected", "hbm": None, "message": "Unexpected operand type for FFT"},
         ],

@@ -133,7 +133,7 @@ def test_pictures_and_tables_speak(tmp_path: Path) -> None:
         "executions from step 1 to step 25: 44, at most 2 in a step",
         "cuts (a value was read) from step 1 to step 25: 19, at most 1 in a step",
         "ops on the host from step 1 to step 25: 1, at most 1 in a step",
-        "moved to the device from step 1 to step 25: at most 100 MB in a step",
+        "moved to the device from step 1 to step 25: at most 100 MB in a step, measured at 17 of 25 steps",
         "moved back to the host from step 1 to step 25: at most 4 B in a step",
     ]
     assert all(svg["role"] == "img" for svg in pictures)
@@ -142,6 +142,14 @@ def test_pictures_and_tables_speak(tmp_path: Path) -> None:
     for tag, attributes in page.elements:
         if attributes.get("tabindex") == "0":
             assert attributes.get("role") in ("region", "group") and attributes.get("aria-label"), tag
+
+
+def test_buffers_that_are_alike_are_one_row(tmp_path: Path) -> None:
+    page = Page(everything(tmp_path))
+    place = page.text.index("f32[65536,8,4]{2,1,0:T(8,128)}")
+    assert page.text[place - 4 :].startswith(
+        "2 × f32[65536,8,4]{2,1,0:T(8,128)} fusion.12 256 MiB 8 MiB src/toy/model.py:23"
+    )
 
 
 def test_the_page_asks_for_nothing(tmp_path: Path) -> None:

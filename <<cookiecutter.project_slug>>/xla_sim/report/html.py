@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import json
 from collections.abc import Mapping
@@ -138,17 +139,20 @@ def _parts(bar: chips.Bar | None) -> str:
     return ", ".join(f"{chips.PARTS[key]} {memory(bytes)}" for key, bytes, _ in bar.parts) if bar else ""
 
 
-def _buffers(result: Mapping[str, Any]) -> list[dict[str, str]]:
-    return [
-        {
-            "shape": clean(one["shape"]),
-            "kind": clean(one.get("part") or one.get("kind") or one.get("name") or ""),
-            "size": memory(one.get("bytes") or one.get("padded")),
-            "logical": memory(one.get("logical")),
-            "place": place(one.get("location")),
-        }
+def _buffers(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The largest first; those that are alike in all that is shown are one row."""
+    rows = collections.Counter(
+        (
+            clean(one["shape"]),
+            clean(one.get("part") or one.get("kind") or one.get("name") or ""),
+            memory(one.get("bytes") or one.get("padded")),
+            memory(one.get("logical")),
+            place(one.get("location")),
+        )
         for one in result.get("buffers") or ()
-    ]
+    )
+    keys = ("shape", "kind", "size", "logical", "place")
+    return [{**dict(zip(keys, row)), "count": number} for row, number in rows.items()]
 
 
 def _fit(fit: Mapping[str, Any] | None) -> dict[str, Any] | None:

@@ -142,17 +142,17 @@ def _title(kind: _Kind, steps: str, mean: float, several: bool) -> str:
 
 
 def _summary(kind: _Kind, entries: Sequence[Mapping[str, Any]]) -> str:
-    values = [(kind.value(entry), entry) for entry in entries]
-    known = [value for value, _ in values if value is not None]
+    values = [(kind.value(entry), entry["last"] - entry["first"] + 1) for entry in entries]
+    known = [(value, steps) for value, steps in values if value is not None]
     if not known:
         return "not measured"
-    most = max(known)
+    measured, steps = (sum(number for _, number in pairs) for pairs in (known, values))
+    partly = f", measured at {measured:,} of {steps:,} steps" if measured < steps else ""
+    most = max(value for value, _ in known)
     if not most:
-        return "none"
-    if not kind.adds_up:
-        return f"at most {kind.words(most)} in a step"
-    total = sum((value or 0) * (entry["last"] - entry["first"] + 1) for value, entry in values)
-    return f"{round(total):,}, at most {kind.words(most)} in a step"
+        return f"none{partly}"
+    total = f"{round(sum(value * number for value, number in known)):,}, " if kind.adds_up else ""
+    return f"{total}at most {kind.words(most)} in a step{partly}"
 
 
 def rows(entries: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
