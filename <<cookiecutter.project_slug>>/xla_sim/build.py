@@ -104,7 +104,10 @@ class _Reader:
             marked=event["mark"] is not None,
             location=self.at(event["mark"]),
             end=event["t"],
-            executions=_executions((run[0], run[1], self.at(run[2]), bool(run[3])) for run in event["runs"]),
+            executions=_executions(
+                (run[0], run[1], self.at(run[2]), bool(run[3]), number < event.get("early", 0))
+                for number, run in enumerate(event["runs"])
+            ),
             forwards=tuple(
                 Forward(module, training, grad, tuple(map(tuple, shapes)), count, self.at(where))
                 for module, training, grad, shapes, count, where in event["calls"]
@@ -126,7 +129,7 @@ class _Reader:
         if not records:
             return []
         index = sum(int(event["n"]) for event in self.events if event["e"] == "repeat") + 1
-        runs = _executions((r.hash, r.cause, locate(r.frames), r.compiled) for r in records)
+        runs = _executions((r.hash, r.cause, locate(r.frames), r.compiled, False) for r in records)
         return [Step(index=index, marked=False, location=Location(), end=0.0, executions=runs)]
 
     def graphs(self, timeline: Sequence[Step]) -> tuple[Graph, ...]:
@@ -207,11 +210,11 @@ def _executions(runs: Any) -> tuple[Execution, ...]:
     """A compilation and the execution that follows it are one Execution."""
     result: list[Execution] = []
     compiled: dict[str, bool] = {}
-    for hash, cause, location, compilation in runs:
+    for hash, cause, location, compilation, early in runs:
         if compilation:
             compiled[hash] = True
         else:
-            result.append(Execution(hash, cause, location, compiled.pop(hash, False)))
+            result.append(Execution(hash, cause, location, compiled.pop(hash, False), early))
     return tuple(result)
 
 

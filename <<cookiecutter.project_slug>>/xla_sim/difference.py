@@ -10,7 +10,9 @@ from pathlib import Path
 from xla_sim.hlo import Instruction, Module, torch_op
 from xla_sim.observe.frames import is_user_file
 
-KINDS = ("shape", "dtype", "constant", "bounds", "ops", "inputs", "outputs", "nothing")
+KINDS = ("shape", "dtype", "constant", "bounds", "scalars", "ops", "inputs", "outputs", "nothing")
+# what torch_xla makes of a Python number: an input, shared by equal numbers, or a constant where it is 0 or 1
+NUMBERS = frozenset({"xla::device_data", "prim::Constant", "aten::expand", "xla::cast"})
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ def difference(old: Module, new: Module) -> Difference:
     same_ops = [(i.opcode, i.op_type) for i in before] == [(i.opcode, i.op_type) for i in after]
     if len(old.parameters) == len(new.parameters):
         found = _inputs(old, new)
-        if found is not None and (same_ops or _same_kinds(old, new)):
+        if found is not None and (found.kind == "dtype" or same_ops or _same_kinds(old, new)):
             return found
     if same_ops:
         for kind, look in (("constant", _constant), ("bounds", _bounds)):
@@ -52,6 +54,14 @@ def difference(old: Module, new: Module) -> Difference:
             if found is not None:
                 return found
     appeared, gone = new.ops() - old.ops(), old.ops() - new.ops()
+    if not (set(appeared) | set(gone)) - NUMBERS and _wide_inputs(old) == _wide_inputs(new):
+        numbers = [len(m.parameters) - len(_wide_inputs(m)) for m in (old, new)]
+        return Difference(
+            "scalars",
+            f"{numbers[1]} inputs are Python numbers where there were {numbers[0]} (equal numbers are one input, and 0 and "
+            "1 may be constants)",
+            _all_ops(appeared, gone),
+        )
     for counter in (appeared, gone):
         counter.pop("xla::device_data", None)
     if appeared or gone:
@@ -68,6 +78,11 @@ def difference(old: Module, new: Module) -> Difference:
 def _same_kinds(old: Module, new: Module) -> bool:
     """Whether both do the same ops, although a shape made the lowering a little different."""
     return set(old.ops()) == set(new.ops())
+
+
+def _wide_inputs(module: Module) -> list[str]:
+    """Shapes of the inputs that are no single number."""
+    return sorted(str(p.shape) for p in module.parameters if p.shape.dims)
 
 
 def _inputs(old: Module, new: Module) -> Difference | None:

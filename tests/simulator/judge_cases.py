@@ -43,6 +43,8 @@ def compare(trace: Trace, expected: dict[str, Any]) -> tuple[int, list[str]]:
                 wrong.append(f"false alarm {finding.location} {finding.rule}: {finding.message}")
     if "compiles" in expected and trace.compiles != expected["compiles"]:
         wrong.append(f"{trace.compiles} compilations, expected {expected['compiles']}")
+    if trace.exit != expected.get("exit", 0):
+        wrong.append(f"ended with exit status {trace.exit}, expected {expected.get('exit', 0)}")
     if trace.facts_named("bug"):
         wrong.append("a fault of the simulator: " + trace.facts_named("bug")[0].values["traceback"])
     return hits, wrong
@@ -52,7 +54,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("folder", type=Path)
     parser.add_argument("names", nargs="*", help="only these cases")
-    args = parser.parse_args()
+    parser.add_argument("-v", "--verbose", action="store_true", help="print every finding")
+    args = parser.parse_intermixed_args()
     listing = args.folder / "expected.json"
     if not listing.is_file():
         print(f"{args.folder} has no expected.json", file=sys.stderr)
@@ -76,6 +79,8 @@ def main() -> int:
         )
         for text in wrong:
             print(f"       {text}")
+        for finding in trace.findings if args.verbose or wrong else ():
+            print(f"       {finding.severity} {finding.location} {finding.rule}: {finding.message}")
     print(f"recall {hits}/{total} = {hits / max(total, 1):.2f}, false alarms {alarms}, cases with a fault {failures}")
     return 1 if failures else 0
 

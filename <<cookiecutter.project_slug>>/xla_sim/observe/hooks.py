@@ -52,6 +52,7 @@ class Observer:
         self.torch: Any = None
         self._log = Reader(str(directory / "torch_xla.log"))
         self._runs: list[tuple[Any, ...]] = []  # of the step, read before its mark
+        self._early = 0  # how many of them ran before the step called its first module
         self._loss: Any = None  # weak reference to the loss of the last backward, and its frames
         self._losses: collections.deque[tuple[int, Any, int]] = collections.deque()
         self._backwards = 0
@@ -70,7 +71,7 @@ class Observer:
         from xla_sim.observe.optimizers import OptimizerWatch
 
         self.torch = torch
-        self.modules = ModuleWatch(self.recorder)
+        self.modules = ModuleWatch(self.recorder, self._began)
         self.modules.install()
         self.optimizers = OptimizerWatch(self.recorder, self.modules)
         self.optimizers.install()
@@ -165,6 +166,11 @@ class Observer:
                 cause = "loader" if any("parallel_loader" in file for file, _, _ in record.frames) else "sync"
             self._runs.append((record.hash, cause, self.recorder.frames(record.frames), int(record.compiled)))
 
+    def _began(self) -> None:
+        """The first module of a step is called."""
+        self.poll()
+        self._early = len(self._runs)
+
     def close_step(self, stack: tuple[frames.RawFrame, ...] | None) -> None:
         """A step mark was reached; ``stack`` is None at the end of the program."""
         if not self.recorder.alive or self._finished:
@@ -172,6 +178,7 @@ class Observer:
         with self._lock:
             self.poll(marked=stack is not None)
             runs, self._runs = self._runs, []
+            early, self._early = self._early, 0
             fallbacks = self.counters.increments() if self.xlac else {}
             calls, stepped = self.modules.take_calls(), self.optimizers.take_steps()
             backwards, self._backwards = self._backwards, 0
@@ -183,7 +190,7 @@ class Observer:
                 {
                     "t": self.recorder.seconds(), "mark": None if stack is None else self.recorder.frames(stack),
                     "runs": runs, "calls": calls, "bwd": backwards, "opt": stepped, "fb": fallbacks,
-                    "sent": sent, "got": got,
+                    "sent": sent, "got": got, "early": early,
                 }
             )  # fmt: skip
             if self.step == 1 or (self.step in (2, 3) and self.optimizers.stepped):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -16,8 +16,9 @@ from xla_sim.observe.recorder import Recorder
 
 
 class ModuleWatch:
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: Recorder, began: Callable[[], None]) -> None:
         self.recorder = recorder
+        self.began = began  # called at the first call of a step
         self.roots: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()  # every outermost module that was called
         self.calls: dict[tuple[Any, ...], list[Any]] = {}  # of the step: key -> [count, frames]
         self._inside = threading.local()
@@ -58,6 +59,8 @@ class ModuleWatch:
         if torch.compiler.is_compiling():
             return
         self.roots.add(module)
+        if not self.calls:
+            self.recorder.harmless(self.began)
         shapes = tuple(tuple(t.shape) for t in (*args, *kwargs.values()) if isinstance(t, torch.Tensor))
         key = (type(module).__name__, module.training, torch.is_grad_enabled(), shapes)
         seen = self.calls.get(key)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from xla_sim.hlo import Instruction, Module
 from xla_sim.rules.base import Rule
-from xla_sim.rules.compilation import load
+from xla_sim.rules.contexts import load
 from xla_sim.trace import Finding, Step, Trace
 
 SUBLANES = 8  # rows of a TPU tile, whatever the dtype of 32 bits
@@ -64,6 +65,11 @@ class UnalignedBatch(Rule):
                 module=forward.module,
                 dot=str(dot.shape),
             )
+
+    def check_compiled(self, results: Any, trace: Any) -> Iterable[Finding]:
+        from xla_sim.tpu.figures import rows_computed
+
+        return rows_computed(self, results, trace)
 
     def _dot(self, trace: Trace, step: Step, batch: int) -> Instruction | None:
         """A matrix product in that step whose rows come from the batch and don't fill their tiles."""

@@ -1,58 +1,20 @@
-"""Rules about graphs that are compiled more often than they should be."""
+"""The rule about graphs that are compiled more often than they should be."""
 
 from __future__ import annotations
 
-import collections
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
-from xla_sim import hlo
 from xla_sim.difference import Difference, difference, nearest
 from xla_sim.rules.base import Rule
-from xla_sim.trace import Execution, Finding, Step, Trace
+from xla_sim.rules.contexts import Ran, contexts, load
+from xla_sim.rules.growth import growth
+from xla_sim.trace import Finding, Trace
 
-# one line of the program in one kind of step: (frames, backward passes, optimizers)
-Context = tuple[object, int, tuple[int, ...]]
 SHOWN = 20  # differences in the evidence
+FEW = 8  # graphs that are still a few: buckets of lengths, tasks that take turns
+MOVING = ("shape", "dtype")  # kinds of difference that come with the data
 
-
-@dataclass(frozen=True)
-class _Compilation:
-    step: Step
-    execution: Execution
-    occurrence: int  # which time this context runs, from 1
-    earlier: tuple[str, ...]  # graphs that ran in this context before
-
-
-def contexts(trace: Trace) -> dict[Context, list[_Compilation]]:
-    """Every execution, by the place that caused it and the kind of step it belongs to.
-
-    Training and evaluation that share a line differ in backward passes and optimizers, so each has its own warm-up, and
-    so does each part of an accumulated gradient.
-    """
-    found: dict[Context, list[_Compilation]] = {}
-    ran: dict[Context, dict[str, None]] = collections.defaultdict(dict)
-    occurrences: dict[Context, int] = collections.Counter()
-    for step in trace.timeline:
-        here = set()
-        for execution in step.executions:
-            context = (execution.location.frames, step.backwards, step.optimizers)
-            if context not in here:
-                here.add(context)
-                occurrences[context] += 1
-            found.setdefault(context, []).append(
-                _Compilation(step, execution, occurrences[context], tuple(ran[context]))
-            )
-            ran[context][execution.graph] = None
-    return found
-
-
-def load(trace: Trace, hash: str) -> hlo.Module | None:
-    """The graph of that hash, when it was kept."""
-    graph = trace.graph(hash)
-    if graph is None or not graph.hlo or not (trace.directory / graph.hlo).exists():
-        return None
-    return hlo.load(trace.directory / graph.hlo)
+Late = Sequence[tuple[Ran, Difference]]
 
 
 class GraphRecompile(Rule):
@@ -90,28 +52,27 @@ class GraphRecompile(Rule):
         graph and of its nearest earlier relative.
         """
         for executions in contexts(trace).values():
-            late = [(c, d) for c, d in self._late(trace, executions)]
-            for severity, group in _grouped(late):
-                yield self._finding(executions, group, severity)
+            late = list(self._late(trace, executions))
+            for severity, group, bounded in _grouped(trace, executions, late):
+                yield self._finding(executions, group, severity, bounded)
 
-    def _late(self, trace: Trace, executions: list[_Compilation]) -> Iterator[tuple[_Compilation, Difference]]:
+    def _late(self, trace: Trace, executions: list[Ran]) -> Iterator[tuple[Ran, Difference]]:
         """Compilations with an earlier graph in the same context: after warm-up, or because an input changed shape."""
         for item in executions:
             if not item.execution.compiled or not item.earlier:
                 continue
             change = _change(trace, item)
-            if item.occurrence > trace.warmup_steps or change.kind in ("shape", "dtype"):
+            if item.occurrence > trace.warmup_steps or change.kind in MOVING:
                 yield item, change
 
-    def _finding(
-        self, executions: list[_Compilation], late: Sequence[tuple[_Compilation, Difference]], severity: str
-    ) -> Finding:
+    def _finding(self, executions: list[Ran], late: Late, severity: str, bounded: bool) -> Finding:
         first, change = late[0]
         ran = len({item.step.index for item in executions})
         once = f"compiled again at step {first.step.index}: {change.summary}"
         often = f"compiled again {len(late)} times in {ran} steps, first at step {first.step.index}: {change.summary}"
+        used = "; each of these graphs is used again, so there are only a few" if bounded else ""
         return self.finding(
-            once if len(late) == 1 else often,
+            (once if len(late) == 1 else often) + used,
             _FIXES[change.kind],
             first.execution.location,
             severity,
@@ -131,6 +92,7 @@ _FIXES = {
     "dtype": "convert the input to one dtype before it reaches the device",
     "constant": "put the number that changes into a tensor, so that it is data and no part of the graph",
     "bounds": "index with a tensor (index_select, masks, torch.where) instead of Python numbers that change",
+    "scalars": "put numbers that change from step to step into a tensor; a few graphs more are no harm",
     "ops": "make every step do the same ops: replace Python branches on the step or on values by torch.where",
     "inputs": "make every step use the same tensors",
     "outputs": "keep the same tensors alive at every step mark: don't collect results in a list across steps",
@@ -138,7 +100,7 @@ _FIXES = {
 }
 
 
-def _change(trace: Trace, item: _Compilation) -> Difference:
+def _change(trace: Trace, item: Ran) -> Difference:
     new = load(trace, item.execution.graph)
     earlier = [module for hash in item.earlier for module in [load(trace, hash)] if module is not None]
     old = nearest(new, earlier) if new is not None else None
@@ -147,70 +109,63 @@ def _change(trace: Trace, item: _Compilation) -> Difference:
     return difference(old, new)
 
 
-def _grouped(
-    late: Sequence[tuple[_Compilation, Difference]],
-) -> Iterator[tuple[str, list[tuple[_Compilation, Difference]]]]:
-    """One group for inputs that change, one for everything else; a single other change is only worth a mention."""
-    moving = [pair for pair in late if pair[1].kind in ("shape", "dtype")]
-    other = [pair for pair in late if pair[1].kind not in ("shape", "dtype")]
-    if moving:
-        yield "warning", moving + other
-    elif other:
-        yield ("warning" if len(other) > 1 else "info"), other
+def _grouped(trace: Trace, executions: Sequence[Ran], late: Late) -> Iterator[tuple[str, Late, bool]]:
+    """Findings to make: severity, compilations, and whether they are bounded. Inputs that change come first.
+
+    A compilation or two that the program needs once (a phase begins, a schedule reaches zero) is only worth a mention.
+    """
+    moving = [pair for pair in late if pair[1].kind in MOVING]
+    other = [pair for pair in late if pair[1].kind not in MOVING]
+    grown = {item.step.index for item, _ in growth(trace, executions)}
+    growing = sum(item.step.index in grown for item, _ in late)
+    if executions[-1].step.index in grown and growing * 2 > len(late):
+        yield "info", late, False  # growing-graph says it
+    elif moving and not (_bounded(executions) and all(change.kind == "shape" for _, change in moving)):
+        yield ("info" if _ragged_evaluation(executions) else "warning"), late, False
+    else:
+        if moving:
+            yield "info", moving, True
+        if other:
+            yield ("warning" if _goes_on(executions, other) else "info"), other, False
 
 
-class GrowingGraph(Rule):
-    """The graph gets larger step by step."""
-
-    code = "XLA104"
-    name = "growing-graph"
-    severity = "warning"
-
-    def check(self, trace: Trace) -> Iterable[Finding]:
-        """
-        Each step's graph contains the one before and a little more: something made in one step is used again, unfinished
-        or as one more tensor, in the next, so tracing, compiling and running take longer and longer.
-
-        **Why a TPU cares.** Every graph is new, so every step compiles, and each compilation takes longer than the last.
-
-        **Bad**
-
-        ```python
-        losses.append(loss)
-        mean = torch.stack(losses).mean()                   # one more input at each step
-        ```
-
-        **Good**
-
-        ```python
-        total += loss.detach()                              # one tensor, the same graph at each step
-        ```
-
-        **Source.** The instructions of each step's HLO, as captured.
-        """
-        for executions in contexts(trace).values():
-            sizes: list[tuple[_Compilation, int]] = []
-            for item in executions:
-                module = load(trace, item.execution.graph) if item.execution.compiled else None
-                if module is not None:
-                    sizes.append((item, len(module.entry.instructions)))
-            run = _longest_growth(sizes[1:])  # the second graph may be larger than the first: optimizer state
-            if len(run) >= 4:
-                (first, small), (last, large) = run[0], run[-1]
-                yield self.finding(
-                    f"the graph grew from {small} instructions at step {first.step.index} to {large} at step "
-                    f"{last.step.index}, a little at each step",
-                    "keep one running tensor instead of a growing list, and detach what is carried from step to step",
-                    last.execution.location,
-                    steps=[item.step.index for item, _ in run],
-                    instructions=[size for _, size in run],
-                )
+def _goes_on(executions: Sequence[Ran], late: Late) -> bool:
+    """Whether compilations keep coming, as far as the run can tell."""
+    steps = executions[-1].occurrence
+    often = len(late) * 4 >= steps
+    if all(change.kind == "scalars" for _, change in late):
+        return len(late) > 3 and often
+    return len(late) > 2 and (often or late[-1][0].occurrence * 3 > steps * 2)
 
 
-def _longest_growth(sizes: Sequence[tuple[_Compilation, int]]) -> list[tuple[_Compilation, int]]:
-    best: list[tuple[_Compilation, int]] = []
-    run: list[tuple[_Compilation, int]] = []
-    for item in sizes:
-        run = [*run, item] if run and item[1] > run[-1][1] else [item]
-        best = max(best, run, key=len)
-    return best
+def _bounded(executions: Sequence[Ran]) -> bool:
+    """Whether a few graphs serve all steps: buckets of lengths, tasks that take turns, or stages of some steps each.
+
+    Shapes that depend on values aren't bounded, and neither is a batch that is now and then smaller than the others.
+    """
+    order = [item.execution.graph for item in executions]
+    counts = {graph: order.count(graph) for graph in order}
+    if not 1 < len(counts) <= min(FEW, len(order) // 2):
+        return False
+    if any(e.cause == "read" for item in executions for e in item.step.executions) or any(
+        item.step.fallbacks for item in executions
+    ):
+        return False
+    if _ragged(executions) and min(counts.values()) * 5 < len(order) * 2:
+        return False
+    changes = [b for a, b in zip(order, order[1:]) if a != b]
+    returns = len(changes) >= len(counts)
+    return returns or (len(counts) <= 4 and min(counts.values()) >= 4)
+
+
+def _ragged(executions: Sequence[Ran]) -> bool:
+    """Whether the batches differ in their first dimension and in nothing else."""
+    kinds = {item.shapes for item in executions if item.shapes}
+    rests = {tuple(shape[1:] for shape in shapes) for shapes in kinds}
+    return len(kinds) > 1 and len(rests) == 1
+
+
+def _ragged_evaluation(executions: Sequence[Ran]) -> bool:
+    """A last batch that is smaller, where nothing is trained: one graph more, once."""
+    kinds = {item.shapes for item in executions}
+    return len(kinds) == 2 and _ragged(executions) and not any(item.step.trains for item in executions)

@@ -61,53 +61,56 @@ class HostSync(Rule):
 
         **Source.** torch_xla's record of executions that were caused by a read, with their Python frames.
         """
-        explained = {_place(fallback) for fallback in trace.fallbacks if fallback.op not in DATA_DEPENDENT}
-        for location, steps in _reads(trace).items():
-            if (location.file, location.line) in explained or _in_closure(location):
+        explained = {_place(f.location) for f in trace.fallbacks if f.op not in DATA_DEPENDENT}
+        for (file, line), steps in _reads(trace).items():
+            if (file, line) in explained or (not line and any(step.fallbacks for step in steps)):
                 continue
-            if not location.line and any(step.fallbacks for step in steps):
+            reads = [e for s in steps for e in s.executions if e.cause == "read" and _place(e.location) == (file, line)]
+            location = reads[0].location
+            if _in_closure(location) or not _every_step(trace, steps):
                 continue
-            count = sum(e.cause == "read" and e.location == location for s in steps for e in s.executions)
-            if not _every_step(trace, steps):
-                continue
-            ops = sorted({f.op for f in trace.fallbacks if _place(f) == (location.file, location.line)})
+            ops = sorted({f.op for f in trace.fallbacks if _place(f.location) == (file, line)})
             needs = f" ({', '.join(ops)} has to know values)" if ops else ""
             code = code_of(location)
             yield self.finding(
-                f"{'`' + code + '`' if code else 'this line'} reads a value inside the step{needs}, {count} times in "
+                f"{'`' + code + '`' if code else 'this line'} reads a value inside the step{needs}, {len(reads)} times in "
                 f"{len(steps)} steps: each cuts the graph and waits for the device",
                 "avoid shapes that depend on values: multiply by the mask, or torch.where"
                 if ops
                 else "read it after torch_xla.sync(), every N steps, or in xm.add_step_closure",
                 location,
-                reads=count,
+                reads=len(reads),
                 steps=[step.index for step in steps][:50],
                 ops=ops,
             )
 
 
-def _place(fallback: Fallback) -> tuple[str, int]:
-    return fallback.location.file, fallback.location.line
+def _place(location: Location) -> tuple[str, int]:
+    return location.file, location.line
 
 
 def _in_closure(location: Location) -> bool:
     return any(frame.function in ("_run_step_closures", "run_step_closures") for frame in location.frames)
 
 
-def _reads(trace: Trace) -> dict[Location, list[Step]]:
-    """Steps in which a line's read caused an execution, by line; only steps that a mark closed."""
-    found: dict[Location, list[Step]] = {}
+def _reads(trace: Trace) -> dict[tuple[str, int], list[Step]]:
+    """Steps in which a line's read caused an execution, by line; only steps that a mark closed.
+
+    What runs before the step's first module is called is a read after the mark: nothing is cut.
+    """
+    found: dict[tuple[str, int], list[Step]] = {}
     for step in trace.timeline:
         if step.marked:
-            for location in {e.location for e in step.executions if e.cause == "read"}:
-                found.setdefault(location, []).append(step)
+            reads = (e for e in step.executions if e.cause == "read" and not e.early)
+            for where in {_place(e.location): None for e in reads}:
+                found.setdefault(where, []).append(step)
     return found
 
 
 def _every_step(trace: Trace, steps: Sequence[Step]) -> bool:
-    """Whether these are more than half of the steps of their kind in the span that they cover; now and then is fine."""
-    if len(steps) < 2 and sum(step.marked and step.works for step in trace.timeline) > 1:
-        return False
+    """Whether these are more than every second step of their kind in the span that they cover; now and then is fine."""
+    if len(steps) < 2:
+        return sum(step.marked and step.works for step in trace.timeline) == 1
     kinds = {(step.backwards > 0, bool(step.optimizers)) for step in steps}
     first, last = steps[0].index, steps[-1].index
     alike = [
@@ -115,7 +118,7 @@ def _every_step(trace: Trace, steps: Sequence[Step]) -> bool:
         for step in trace.timeline
         if first <= step.index <= last and (step.backwards > 0, bool(step.optimizers)) in kinds
     ]
-    return sum(s.repeats for s in steps) * 2 > sum(s.repeats for s in alike)
+    return sum(s.repeats for s in steps) * 2 > sum(s.repeats for s in alike) + 1
 
 
 class CpuFallback(Rule):
@@ -153,7 +156,7 @@ class CpuFallback(Rule):
         for op, places in by_op.items():
             count = sum(place.count for place in places)
             steps = sum(step.repeats for step in trace.timeline if op in step.fallbacks)
-            where = places[0].location
+            where = next((p for p in places if not _in_backward(p.location)), places[0]).location
             code = code_of(where)
             yield self.finding(
                 f"{op} has no lowering in torch_xla {trace.stack.get('torch_xla', '')} and ran on the host, {count} times in "
@@ -166,6 +169,13 @@ class CpuFallback(Rule):
                 steps=steps,
                 lines=[str(place.location) for place in places],
             )
+
+
+def _in_backward(location: Location) -> bool:
+    """Whether it ran while gradients were computed: the line that called the op forward says more."""
+    return any(
+        f.function == "backward" and ("/torch/_tensor" in f.file or "/autograd/" in f.file) for f in location.frames
+    )
 
 
 class LargeTransfer(Rule):

@@ -10,7 +10,7 @@ from typing import Any
 from xla_sim.hlo import Instruction, Module, torch_op
 from xla_sim.observe.frames import is_user_file
 from xla_sim.rules.base import Rule
-from xla_sim.rules.compilation import load
+from xla_sim.rules.contexts import load
 from xla_sim.trace import Finding, Location, Trace
 
 WIDE = ("f64", "c128")

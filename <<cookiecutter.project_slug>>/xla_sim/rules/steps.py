@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from xla_sim.rules.base import Rule
 from xla_sim.trace import Execution, Finding, Location, Step, Trace
 
+UNROLLED = 4  # optimizer steps of one mark that can't be meant
 EVALUATIONS = 3  # forward passes, or reads, without a step mark that make an evaluation loop
 
 
@@ -47,22 +48,21 @@ class MissingStep(Rule):
         """
         if not trace.executions and not any(optimizer.device == "xla" for optimizer in trace.optimizers):
             return  # nothing was ever meant for the device: never-on-xla says so
-        marked = any(step.marked for step in trace.timeline if step.trains)
-        for step in trace.timeline:
-            repeated = collections.Counter(step.optimizers)
-            trained = max(repeated.values(), default=0)
-            if trained > 1 and (not step.marked or not marked):
-                yield self._training(step, trained)
+        elsewhere = {optimizer.id for optimizer in trace.optimizers if optimizer.device not in ("", "xla")}
+        trained = [(step, _turns(step, elsewhere)) for step in trace.timeline]
+        marked = any(step.marked for step, turns in trained if turns)
+        for step, turns in trained:
+            if max(turns, default=0) < 2:
+                continue
+            reads = [execution for execution in step.executions if execution.cause == "read"]
+            # marked at last, but every one of them ran because of a read
+            if not step.marked or not marked or len(reads) >= max(turns):
+                yield self._training(step, max(turns), reads)
                 return
-            if trained > 1 and any(execution.cause == "read" for execution in step.executions):
-                reads = [e for e in step.executions if e.cause == "read"]
-                if len(reads) >= trained:  # marked at last, but every one of them ran because of a read
-                    yield self._training(step, trained)
-                    return
+        yield from self._unrolled([(step, turns) for step, turns in trained if turns])
         yield from self._evaluation(trace)
 
-    def _training(self, step: Step, trained: int) -> Finding:
-        reads = [execution for execution in step.executions if execution.cause == "read"]
+    def _training(self, step: Step, trained: int, reads: list[Execution]) -> Finding:
         ending = f"they ran only because a value was read ({len(reads)} times)" if reads else "none of it ever ran"
         opt = next((f.location for f in step.forwards if f.grad), Location())
         return self.finding(
@@ -74,24 +74,57 @@ class MissingStep(Rule):
             executions=len(step.executions),
         )
 
+    def _unrolled(self, trained: list[tuple[Step, list[int]]]) -> Iterable[Finding]:
+        """Every mark comes only after many steps of every optimizer, such as one at the end of an epoch.
+
+        Two or three may be meant, an optimizer that steps once a round (GAN) shows that the round is, and a loader that
+        was told so (batches_per_execution) marks as it was told.
+        """
+        if not trained or any(min(turns) < UNROLLED for _, turns in trained):
+            return
+        step, turns = trained[0]
+        if any("parallel_loader" in frame.file for frame in step.location.frames):
+            return
+        yield self.finding(
+            f"every step mark comes after {max(turns)} optimizer steps: they are one graph",
+            "call torch_xla.sync() once at the end of every training step, inside the loop over batches",
+            step.location,
+            optimizer_steps=max(turns),
+            marks=len(trained),
+        )
+
     def _evaluation(self, trace: Trace) -> Iterable[Finding]:
         """Forward passes without gradients that no mark separates."""
+        passes = {
+            step.index: sum(f.count for f in step.forwards if not f.grad or not f.training) for step in trace.timeline
+        }
         for step in trace.timeline:
-            passes = sum(f.count for f in step.forwards if not f.grad or not f.training)
+            count = passes[step.index]
             reads = [execution for execution in step.executions if execution.cause == "read"]
-            if passes < EVALUATIONS or not reads:
+            if count < EVALUATIONS or not reads or self._meant(trace, step, passes):
                 continue
-            line = _most_frequent(reads)
             yield self.finding(
-                f"{passes} evaluation batches went by without a step mark; they ran only because a value was read "
+                f"{count} evaluation batches went by without a step mark; they ran only because a value was read "
                 f"({len(reads)} times)",
                 "call torch_xla.sync() after every evaluation batch, and read the totals after the loop",
-                line,
-                batches=passes,
+                _most_frequent(reads),
+                batches=count,
                 reads=len(reads),
                 step=step.index,
             )
             return
+
+    def _meant(self, trace: Trace, step: Step, passes: dict[int, int]) -> bool:
+        """Whether that many passes are what one step does: a teacher that sees several views, an ensemble."""
+        if not step.marked:
+            return False
+        alike = [passes[s.index] for s in trace.timeline if s.marked and s.works and s.trains == step.trains]
+        return sum(count >= EVALUATIONS for count in alike) * 2 > max(len(alike), 4)
+
+
+def _turns(step: Step, elsewhere: set[int]) -> list[int]:
+    """How often each optimizer on the device stepped."""
+    return list(collections.Counter(o for o in step.optimizers if o not in elsewhere).values())
 
 
 def _most_frequent(executions: list[Execution]) -> Location:

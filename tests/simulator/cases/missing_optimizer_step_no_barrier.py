@@ -1,0 +1,17 @@
+"""xm.optimizer_step without barrier=True marks no step when no parallel loader does."""
+
+import torch
+import torch.nn as nn
+import torch_xla
+import torch_xla.core.xla_model as xm
+
+device = torch_xla.device()
+model = nn.Linear(32, 4).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(8):
+    x, y = torch.randn(16, 32).to(device), torch.randint(0, 4, (16,)).to(device)
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(x), y)
+    loss.backward()
+    xm.optimizer_step(optimizer)
+print(loss.item())
