@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Callable, Protocol
+from typing import Any, Protocol
 
 import pytest
-
 from xla_sim.tpu.cache import Cache
 from xla_sim.tpu.pool import TpuUnavailable, probe, python
 from xla_sim.tpu.results import CompileRequest, CompileResult
@@ -37,7 +37,9 @@ def lower(tpu_python: str) -> Callable[..., None]:
     """Write programs of tpu_programs.py into a folder."""
 
     def run(folder: Path, *sizes: str) -> None:
-        done = subprocess.run([tpu_python, str(PROGRAMS), str(folder), *sizes], capture_output=True, text=True)
+        done = subprocess.run(
+            [tpu_python, str(PROGRAMS), str(folder), *sizes], check=False, capture_output=True, text=True
+        )
         assert done.returncode == 0, done.stderr
 
     return run
@@ -75,7 +77,13 @@ def command(tpu_python: str, tmp_path: Path) -> Callable[..., subprocess.Complet
         env = {**os.environ, "XLA_SIM_CACHE": str(tmp_path / "cache"), "XLA_SIM_TPU_PYTHON": tpu_python, **environment}
         env["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
         return subprocess.run(
-            [sys.executable, "-m", "xla_sim", *words], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=600
+            [sys.executable, "-m", "xla_sim", *words],
+            cwd=tmp_path,
+            env=env,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=600,
         )
 
     return run

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from xla_sim.tpu.chips import CHIPS, GIB, ChipError, find_chip, find_topology, topology_for
 
 
@@ -17,7 +16,15 @@ def test_every_generation_has_its_public_source_and_plausible_figures() -> None:
 
 @pytest.mark.parametrize(
     ("written", "name"),
-    [("v5e", "v5e"), ("V5E", "v5e"), ("tpu7x", "v7x"), ("v7x", "v7x"), ("trillium", "v6e"), ("tpu-v5p", "v5p"), ("v5litepod", "v5e")],
+    [
+        ("v5e", "v5e"),
+        ("V5E", "v5e"),
+        ("tpu7x", "v7x"),
+        ("v7x", "v7x"),
+        ("trillium", "v6e"),
+        ("tpu-v5p", "v5p"),
+        ("v5litepod", "v5e"),
+    ],
 )
 def test_names_that_people_write(written: str, name: str) -> None:
     assert find_chip(written).name == name

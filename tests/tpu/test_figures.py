@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from conftest import Compile
-
 from xla_sim.tpu.chips import CHIPS, MIB
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from conftest import Compile
-
 from xla_sim.tpu.chips import CHIPS, MIB
 from xla_sim.tpu.results import CompileRequest, Hbm
 from xla_sim.tpu.scheduler import compile_all
@@ -49,7 +48,7 @@ def test_buffers_at_the_peak_are_named_with_shape_bytes_and_line(compiled: Compi
 def test_just_under_the_capacity_is_accepted_and_just_over_refused(
     chip: object, lower: Callable[..., None], tmp_path: Path
 ) -> None:
-    chip = CHIPS[getattr(chip, "name")]
+    chip = CHIPS[chip.name]
     under, over = chip.capacity - MIB, chip.capacity + MIB
     lower(tmp_path, f"under={under}", f"over={over}")
     accepted, refused = compile_all(

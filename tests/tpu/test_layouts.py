@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from xla_sim.tpu.program import Shape
 
 T8 = ((8, 128),)

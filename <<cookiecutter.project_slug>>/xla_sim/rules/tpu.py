@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, Sequence, Tuple
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from xla_sim.rules.base import Rule
 from xla_sim.trace import Finding, Location, Trace
 
 MIB, GIB = 2**20, 2**30
-PADDED = 2.0  # bytes in tiles over bytes of elements, from which tiles cost more than they hold
+PADDED = 3.0  # bytes in tiles over bytes of elements; convolutions with 64 channels have twice, and need no change
 PADDED_BYTES = 16 * MIB  # and how many bytes that has to lose
+LOST_BY_ONE = 0.1  # or the share of HBM that one tensor loses
 SHARE_HELD_TWICE = 0.25  # of the arguments' bytes
 NAMED = 5  # buffers in a message's evidence that are named with their lines
 
@@ -129,13 +131,13 @@ class CompilerCrash(Rule):
         **Bad**
 
         ```python
-        u, s, v = torch.linalg.svd(weight.double())    # a float64 SVD ends libtpu 0.0.42.1 with SIGABRT
+        u, s, v = torch.linalg.svd(weight)       # some SVDs end libtpu 0.0.42.1 with SIGABRT
         ```
 
         **Good**
 
         ```python
-        u, s, v = torch.linalg.svd(weight)             # float32; or on the host, every N steps
+        u, s, v = torch.linalg.svd(weight.cpu())    # on the host, outside of the step, every N steps
         ```
 
         **Source.** How the process ended, and the last lines it wrote. The graph is kept as a reproducer with the command
@@ -193,7 +195,7 @@ class TilePadding(Rule):
         return ()
 
     def check_compiled(self, results: Sequence[Any], trace: Any) -> Iterable[Finding]:
-        padded = [one for one in results if one.padding and not one.narrowed and _wasteful(one.padding)]
+        padded = [one for one in results if one.padding and not one.narrowed and _wasteful(one)]
         for group in _grouped(padded, place=lambda one: one.padding.tensors[0].location):
             worst = max(group, key=lambda one: one.padding.padded - one.padding.logical)
             padding, first = worst.padding, worst.padding.tensors[0]
@@ -245,7 +247,9 @@ class NoDonation(Rule):
         return ()
 
     def check_compiled(self, results: Sequence[Any], trace: Any) -> Iterable[Finding]:
-        held = [one for one in results if not one.narrowed and len(one.held_twice) > 1 and _share(one) >= SHARE_HELD_TWICE]
+        held = [
+            one for one in results if not one.narrowed and len(one.held_twice) > 1 and _share(one) >= SHARE_HELD_TWICE
+        ]
         for group in _grouped(held, place=lambda one: one.held_twice[0].location):
             worst = max(group, key=lambda one: sum(buffer.bytes for buffer in one.held_twice))
             largest = sorted(worst.held_twice, key=lambda buffer: -buffer.bytes)
@@ -262,9 +266,9 @@ class NoDonation(Rule):
             )
 
 
-def _grouped(results: Sequence[Any], by_message: bool = True, place: Any = None) -> List[List[Any]]:
+def _grouped(results: Sequence[Any], by_message: bool = True, place: Any = None) -> list[list[Any]]:
     """Results that say the same: one finding for the chips and graphs that fail at one line or on one graph."""
-    groups: Dict[Tuple[Any, ...], List[Any]] = {}
+    groups: dict[tuple[Any, ...], list[Any]] = {}
     for one in results:
         location = place(one) if place else (_blamed(one) if one.status == "oom" else one.location)
         line = (location.file, location.line) if location.line and by_message else one.graph
@@ -280,18 +284,23 @@ def _blamed(result: Any) -> Location:
     return found
 
 
-def _one_a_chip(group: Sequence[Any]) -> List[Any]:
+def _one_a_chip(group: Sequence[Any]) -> list[Any]:
     """The graph that needs most, for each topology."""
-    best: Dict[str, Any] = {}
+    best: dict[str, Any] = {}
     for one in group:
         if one.topology not in best or (one.hbm and one.hbm.total > best[one.topology].hbm.total):
             best[one.topology] = one
     return list(best.values())
 
 
-def _wasteful(padding: Any) -> bool:
+def _wasteful(result: Any) -> bool:
+    padding = result.padding
+    if not padding.tensors:
+        return False
     lost = padding.padded - padding.logical
-    return bool(padding.tensors) and lost >= PADDED_BYTES and padding.padded >= PADDED * padding.logical
+    worst = padding.tensors[0].padded - padding.tensors[0].logical
+    much = bool(result.hbm) and worst >= LOST_BY_ONE * result.hbm.capacity
+    return bool(much or (lost >= PADDED_BYTES and padding.padded >= PADDED * padding.logical))
 
 
 def _share(result: Any) -> float:
@@ -307,17 +316,21 @@ def _chips(group: Sequence[Any]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _hashes(group: Sequence[Any]) -> List[str]:
+def _hashes(group: Sequence[Any]) -> list[str]:
     return list(dict.fromkeys(one.graph for one in group))
 
 
-def _topologies(group: Sequence[Any]) -> List[str]:
+def _topologies(group: Sequence[Any]) -> list[str]:
     return list(dict.fromkeys(one.topology for one in group))
 
 
 def _in_words(buffer: Any) -> str:
     where = f" ({buffer.location})" if buffer.location.line else ""
-    held = f"{_size(buffer.padded)} for {_size(buffer.logical)} of elements" if buffer.padded > buffer.logical else _size(buffer.padded)
+    held = (
+        f"{_size(buffer.padded)} for {_size(buffer.logical)} of elements"
+        if buffer.padded > buffer.logical
+        else _size(buffer.padded)
+    )
     return f"{buffer.shape.partition('{')[0]}, {held}{where}"
 
 
@@ -328,7 +341,7 @@ def _size(count: int) -> str:
     return f"{count} B"
 
 
-def _as_evidence(buffer: Any) -> Dict[str, Any]:
+def _as_evidence(buffer: Any) -> dict[str, Any]:
     return {
         "name": buffer.name,
         "kind": buffer.kind,

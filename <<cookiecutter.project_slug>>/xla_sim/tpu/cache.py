@@ -6,14 +6,16 @@ thing twice. What can't be read back is deleted and compiled again. A full or re
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional
+from typing import Any
 
 from .results import CompileRequest
 
@@ -49,7 +51,7 @@ class Cache:
         digest.update(json.dumps([options, environment, sorted(versions.items()), _package_digest()]).encode())
         return digest.hexdigest()
 
-    def get(self, key: str) -> Optional[Dict[str, Any]]:
+    def get(self, key: str) -> dict[str, Any] | None:
         """The result of that key, as JSON values; None when there is none that is whole."""
         path = self._path(key)
         try:
@@ -60,12 +62,10 @@ class Cache:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError):
-            try:
+            with contextlib.suppress(OSError):
                 path.unlink()
-            except OSError:
-                pass
             return None
-        result: Dict[str, Any] = entry["result"]
+        result: dict[str, Any] = entry["result"]
         return result
 
     def put(self, key: str, result: Mapping[str, Any]) -> None:

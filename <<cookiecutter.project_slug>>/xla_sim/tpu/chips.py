@@ -10,7 +10,6 @@ import difflib
 import itertools
 import math
 from dataclasses import dataclass
-from typing import Dict, List, Optional, Tuple
 
 GIB = 2**30
 MIB = 2**20
@@ -39,7 +38,7 @@ class Chip:
     largest: int  # chips of the largest slice
     source: str  # where hbm, peak_flops and bandwidth are from
     devices_per_chip: int = 1
-    options: Tuple[Tuple[str, str], ...] = ()  # what libtpu needs to be told besides the topology's name
+    options: tuple[tuple[str, str], ...] = ()  # what libtpu needs to be told besides the topology's name
 
     @property
     def capacity(self) -> int:
@@ -48,7 +47,7 @@ class Chip:
 
 
 _DOCS = "https://docs.cloud.google.com/tpu/docs/"
-CHIPS: Dict[str, Chip] = {
+CHIPS: dict[str, Chip] = {
     chip.name: chip
     for chip in (
         Chip(  # 275 TFLOP/s, 32 GiB and 1200 GB/s; both TensorCores work as one device ("megacore")
@@ -75,7 +74,7 @@ class Topology:
     """A slice: so many chips of one generation, in a mesh."""
 
     chip: Chip
-    shape: Tuple[int, ...]
+    shape: tuple[int, ...]
 
     @property
     def name(self) -> str:
@@ -129,11 +128,13 @@ def find_topology(text: str) -> Topology:
         raise ChipError(f"a topology of {chip.name} has {chip.dims} dimensions, {shape_text!r} does not: {example}")
     topology = Topology(chip, shape)
     if topology.chips > chip.largest:
-        raise ChipError(f"{topology.name} has {topology.chips} chips, the largest slice of {chip.name} has {chip.largest}")
+        raise ChipError(
+            f"{topology.name} has {topology.chips} chips, the largest slice of {chip.name} has {chip.largest}"
+        )
     return topology
 
 
-def topology_for(chip: Chip, devices: int) -> Optional[Topology]:
+def topology_for(chip: Chip, devices: int) -> Topology | None:
     """The most compact slice with that many devices, or with the next larger number that a slice has."""
     for wanted in range(devices, 2 * max(devices, 8) + 1):
         chips, rest = divmod(wanted, chip.devices_per_chip)
@@ -143,7 +144,7 @@ def topology_for(chip: Chip, devices: int) -> Optional[Topology]:
     return None
 
 
-def _shapes(chip: Chip, chips: int) -> List[Tuple[int, ...]]:
+def _shapes(chip: Chip, chips: int) -> list[tuple[int, ...]]:
     """Slices of that many chips as libtpu writes them: even sides, ``2x4``, ``2x2x1``; none below one host's four chips."""
     sides = [size for size in range(1, chips + 1) if chips % size == 0 and (size == 1 or size % 2 == 0)]
     shapes = [
@@ -156,8 +157,8 @@ def _shapes(chip: Chip, chips: int) -> List[Tuple[int, ...]]:
     return [_ones_last(shape) for shape in shapes if shape.count(1) < 2]
 
 
-def _ones_last(shape: Tuple[int, ...]) -> Tuple[int, ...]:
-    return tuple(sorted((size for size in shape if size > 1))) + tuple(size for size in shape if size == 1)
+def _ones_last(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sorted(size for size in shape if size > 1)) + tuple(size for size in shape if size == 1)
 
 
 def _example(chip: Chip) -> str:

@@ -6,9 +6,10 @@ import argparse
 import re
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any
 
 from ..config import FAIL_ON, Config, ConfigError, fails, filter_findings, load_config, with_options
 from .cache import Cache, default_directory
@@ -32,18 +33,42 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     )
     parser.add_argument("directory", type=Path, nargs="?", default=Path("reports/xla_sim"), metavar="DIR",
                         help="a run directory, or one graph (default: reports/xla_sim)")  # fmt: skip
-    parser.add_argument("--chips", type=_words, metavar="NAMES", help="v4, v5e, v5p, v6e, v7x, by commas (default: chips of [tool.xla_sim], or v5e)")
-    parser.add_argument("--topology", type=_words, metavar="NAMES", help="slices instead of single chips, as v5e:2x4, for a program with shardings")
+    parser.add_argument(
+        "--chips",
+        type=_words,
+        metavar="NAMES",
+        help="v4, v5e, v5p, v6e, v7x, by commas (default: chips of [tool.xla_sim], or v5e)",
+    )
+    parser.add_argument(
+        "--topology",
+        type=_words,
+        metavar="NAMES",
+        help="slices instead of single chips, as v5e:2x4, for a program with shardings",
+    )
     parser.add_argument("--graph", metavar="HASH", help="only the graph whose hash begins so")
     parser.add_argument("--max-graphs", type=_positive, default=20, metavar="N",
                         help="compile the N graphs that ran most often (default: 20)")  # fmt: skip
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results' JSON to FILE")
-    parser.add_argument("--timeout", type=_seconds, metavar="S", help="end a compilation after S seconds (default: 1800)")
-    parser.add_argument("--memory", type=_bytes, metavar="BYTES", help="end a compilation that takes more, as 8GiB (default: 85 %% of the machine)")
+    parser.add_argument(
+        "--timeout", type=_seconds, metavar="S", help="end a compilation after S seconds (default: 1800)"
+    )
+    parser.add_argument(
+        "--memory",
+        type=_bytes,
+        metavar="BYTES",
+        help="end a compilation that takes more, as 8GiB (default: 85 %% of the machine)",
+    )
     parser.add_argument("--jobs", type=_positive, default=2, metavar="N", help="compilations at a time (default: 2)")
-    parser.add_argument("--cache", type=Path, metavar="DIR", help="where results are kept (default: $XLA_SIM_CACHE or ~/.cache/xla_sim/compile)")
+    parser.add_argument(
+        "--cache",
+        type=Path,
+        metavar="DIR",
+        help="where results are kept (default: $XLA_SIM_CACHE or ~/.cache/xla_sim/compile)",
+    )
     parser.add_argument("--no-cache", action="store_true", help="compile again what is known")
-    parser.add_argument("--fail-on", choices=FAIL_ON, help="exit with 1 at findings of this severity (default: warning)")
+    parser.add_argument(
+        "--fail-on", choices=FAIL_ON, help="exit with 1 at findings of this severity (default: warning)"
+    )
     parser.set_defaults(main=main)
     return parser
 
@@ -71,7 +96,7 @@ def _compile(args: argparse.Namespace, config: Config) -> int:
     requests = requests_for(graphs, topologies, explicit=bool(args.topology))
     cache = None if args.no_cache else Cache(args.cache or default_directory())
     limits = Limits(args.timeout or config.timeout or 1800.0, args.memory)
-    results: Sequence[Optional[CompileResult]]
+    results: Sequence[CompileResult | None]
     done = True
     logs = args.directory / "compile-logs" if args.directory.is_dir() else None
     try:
@@ -87,12 +112,15 @@ def _compile(args: argparse.Namespace, config: Config) -> int:
     finished = [result for result in results if result is not None]
     code = _report(args, config, graphs, finished)
     if not done:
-        print(f"xla_sim compile: interrupted; {len(finished)} of {len(requests)} compilations are done and kept", file=sys.stderr)
+        print(
+            f"xla_sim compile: interrupted; {len(finished)} of {len(requests)} compilations are done and kept",
+            file=sys.stderr,
+        )
         return STOPPED
     return code
 
 
-def _topologies(args: argparse.Namespace, config: Config) -> List[Topology]:
+def _topologies(args: argparse.Namespace, config: Config) -> list[Topology]:
     if args.topology and args.chips:
         raise InputError("give --chips or --topology, not both: a topology names its chip")
     if args.topology:
@@ -100,7 +128,9 @@ def _topologies(args: argparse.Namespace, config: Config) -> List[Topology]:
     return [find_topology(find_chip(name).one) for name in dict.fromkeys(args.chips or config.chips)]
 
 
-def _report(args: argparse.Namespace, config: Config, graphs: Sequence[Captured], results: Sequence[CompileResult]) -> int:
+def _report(
+    args: argparse.Namespace, config: Config, graphs: Sequence[Captured], results: Sequence[CompileResult]
+) -> int:
     """Write compile.json and the reports beside it, print, and hand back the exit code."""
     from ..report import print_terminal, write_reports
     from ..report.document import DocumentError, empty, load_directory, plain, to_json
@@ -111,7 +141,7 @@ def _report(args: argparse.Namespace, config: Config, graphs: Sequence[Captured]
     directory = args.directory if args.directory.is_dir() else None
     run = load_run(directory)
     findings = filter_findings(judge(results, run), config)
-    document: Dict[str, Any] = plain(
+    document: dict[str, Any] = plain(
         {
             "schema": 1,
             "kind": "compile",
@@ -147,11 +177,11 @@ def progress_bar(requests: Sequence[CompileRequest]) -> Any:
     return Bar(requests) if sys.stderr.isatty() else Lines(requests)
 
 
-def _interrupt(number: int, frame: Optional[FrameType]) -> None:
+def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _words(text: str) -> Tuple[str, ...]:
+def _words(text: str) -> tuple[str, ...]:
     words = tuple(word.strip() for word in text.split(",") if word.strip())
     if not words:
         raise argparse.ArgumentTypeError("it is empty; name one, as v5e")

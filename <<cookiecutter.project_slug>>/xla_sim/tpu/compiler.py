@@ -14,8 +14,9 @@ import os
 import shutil
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Dict, Optional, Sequence, Tuple
+from typing import Any
 
 from .chips import find_topology
 from .protos import donor_parameters
@@ -55,13 +56,15 @@ class Compiled:
 
     seconds: float  # of the compiler alone
     error: str = ""  # the compiler's own words; empty: accepted
-    program: Optional[bytes] = None  # HloProto of the compiled program with its buffer assignment, also of one too big for HBM
+    program: bytes | None = (
+        None  # HloProto of the compiled program with its buffer assignment, also of one too big for HBM
+    )
     code: int = 0  # bytes
-    flops: Optional[float] = None
-    bytes_accessed: Optional[float] = None
+    flops: float | None = None
+    bytes_accessed: float | None = None
 
 
-def missing() -> Tuple[str, ...]:
+def missing() -> tuple[str, ...]:
     """The entries of `PRIVATE` that the installed jaxlib and libtpu don't have."""
     gone = []
     for entry in PRIVATE:
@@ -92,7 +95,7 @@ def load() -> None:
     jax.load_pjrt_plugin("tpu", libtpu.get_library_path(), None)
 
 
-def compile_graph(graph: bytes, topology: str, partitions: int, options: Sequence[Tuple[str, str]]) -> Compiled:
+def compile_graph(graph: bytes, topology: str, partitions: int, options: Sequence[tuple[str, str]]) -> Compiled:
     """Compile a serialized HloModuleProto for the first `partitions` devices of a topology.
 
     To be called once in a process, after `load`. What the compiler refuses is no exception here; RuntimeError means that the
@@ -106,7 +109,7 @@ def compile_graph(graph: bytes, topology: str, partitions: int, options: Sequenc
         shutil.rmtree(dump, ignore_errors=True)
 
 
-def _compile(graph: bytes, topology: str, partitions: int, options: Sequence[Tuple[str, str]], dump: str) -> Compiled:
+def _compile(graph: bytes, topology: str, partitions: int, options: Sequence[tuple[str, str]], dump: str) -> Compiled:
     import jaxlib._jax as jax
     from jaxlib.mlir import ir
 
@@ -121,7 +124,7 @@ def _compile(graph: bytes, topology: str, partitions: int, options: Sequence[Tup
         except (jax.JaxRuntimeError, ir.MLIRError, ValueError) as error:
             return Compiled(time.perf_counter() - started, str(error) or type(error).__name__, _dumped(dump))
         seconds = time.perf_counter() - started
-    costs: Dict[str, float] = executable.cost_analysis() or {}
+    costs: dict[str, float] = executable.cost_analysis() or {}
     return Compiled(
         seconds,
         program=_dumped(dump),
@@ -136,7 +139,7 @@ def _devices(name: str) -> Sequence[Any]:
 
     topology = find_topology(name)
     jax.initialize_pjrt_plugin("tpu")
-    options: Dict[str, Any] = dict(topology.chip.options)
+    options: dict[str, Any] = dict(topology.chip.options)
     if options:
         options["chips_per_host_bounds"] = (2, 2, 1)
     try:
@@ -184,7 +187,7 @@ def _donate(module: Any, parameters: Sequence[int]) -> None:
     main.attributes["arg_attrs"] = ir.ArrayAttr.get(attributes)
 
 
-def _options(partitions: int, options: Sequence[Tuple[str, str]]) -> Any:
+def _options(partitions: int, options: Sequence[tuple[str, str]]) -> Any:
     import jaxlib._jax as jax
     import numpy
 
@@ -202,7 +205,7 @@ def _options(partitions: int, options: Sequence[Tuple[str, str]]) -> Any:
     return compile_options
 
 
-def _dumped(directory: str) -> Optional[bytes]:
+def _dumped(directory: str) -> bytes | None:
     """The compiled program with its buffer assignment, of which neither the memory statistics nor the executable tell.
 
     ``serialized_buffer_assignment_proto`` of the statistics is empty with libtpu 0.0.42.1, and ``temp_size_in_bytes`` counts
@@ -215,6 +218,6 @@ def _dumped(directory: str) -> Optional[bytes]:
         return file.read()
 
 
-def versions() -> Dict[str, str]:
+def versions() -> dict[str, str]:
     """jaxlib and libtpu as installed, without importing either."""
     return {name: importlib.metadata.version(name) for name in ("jaxlib", "libtpu")}

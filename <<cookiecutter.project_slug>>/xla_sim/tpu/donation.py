@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional, Sequence, Tuple
+from collections.abc import Sequence
 
 from .program import Instruction, Program, Shape
 from .results import Buffer
@@ -14,7 +14,7 @@ _ELEMENTWISE = {
 _IN_PLACE = {"dynamic-update-slice", "scatter"}  # their first operand lives on in the result
 
 
-def held_twice(given: Program, arguments: Sequence[Buffer]) -> Tuple[Buffer, ...]:
+def held_twice(given: Program, arguments: Sequence[Buffer]) -> tuple[Buffer, ...]:
     """Arguments whose updated value is an output in memory of its own.
 
     An output is an argument's new value when elementwise arithmetic alone leads from the argument to it, in the argument's own
@@ -24,23 +24,23 @@ def held_twice(given: Program, arguments: Sequence[Buffer]) -> Tuple[Buffer, ...
     donated |= {entry.parameter_number for entry in given.module.input_output_alias.entries}
     root = given.by_id[given.roots[given.entry]]
     outputs = [given.by_id[number] for number in root.operands] if root.opcode == "tuple" else [root]
-    updated: Dict[int, Instruction] = {}
+    updated: dict[int, Instruction] = {}
     for output in outputs:
         for number, instruction in _updated_by(given, output):
             updated.setdefault(number, instruction)
     return tuple(one for one in arguments if one.parameter in updated and one.parameter not in donated)
 
 
-def _updated_by(given: Program, output: Instruction) -> List[Tuple[int, Instruction]]:
+def _updated_by(given: Program, output: Instruction) -> list[tuple[int, Instruction]]:
     """The argument that this output is the new value of: the one nearest to it, and none when two are as near."""
-    level: List[Instruction] = [output]
+    level: list[Instruction] = [output]
     seen = {output.id}
     while level:
         found = [one for one in level if one.opcode == "parameter"]
         if found:
             unchanged = level == [output]
             return [] if unchanged or len(found) > 1 else [(found[0].raw.parameter_number, output)]
-        following: List[Instruction] = []
+        following: list[Instruction] = []
         for one in level:
             for operand in _same_shape(given, one, output.shape):
                 if operand.id not in seen:
@@ -50,9 +50,9 @@ def _updated_by(given: Program, output: Instruction) -> List[Tuple[int, Instruct
     return []
 
 
-def _same_shape(given: Program, instruction: Instruction, shape: Shape) -> List[Instruction]:
+def _same_shape(given: Program, instruction: Instruction, shape: Shape) -> list[Instruction]:
     if instruction.opcode in _IN_PLACE:
-        sources: Tuple[int, ...] = instruction.operands[:1]
+        sources: tuple[int, ...] = instruction.operands[:1]
     elif instruction.opcode in _ELEMENTWISE:
         sources = instruction.operands
     elif instruction.opcode == "get-tuple-element":
@@ -64,7 +64,7 @@ def _same_shape(given: Program, instruction: Instruction, shape: Shape) -> List[
     return [one for one in operands if one.shape.dims == shape.dims and one.opcode != "broadcast"]
 
 
-def _through_tuple(given: Program, instruction: Instruction) -> Optional[Instruction]:
+def _through_tuple(given: Program, instruction: Instruction) -> Instruction | None:
     source = given.by_id[instruction.operands[0]]
     if source.opcode == "opt-barrier" and source.operands:
         source = given.by_id[source.operands[0]]

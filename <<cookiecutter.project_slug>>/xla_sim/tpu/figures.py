@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from ..rules.base import Rule
 from ..trace import Finding, Frame, Location
@@ -19,8 +20,8 @@ def rows_computed(rule: Rule, results: Sequence[CompileResult], run: Any) -> Ite
     """`unaligned-batch` with the rows that the compiled layout of the step's input gives the batch, per chip."""
     for finding in run.of(rule.name):
         batch = finding["evidence"].get("batch")
-        rows: Dict[str, int] = {}
-        shapes: Dict[str, str] = {}
+        rows: dict[str, int] = {}
+        shapes: dict[str, str] = {}
         for result in results:
             argument = _batch_argument(result, batch)
             if argument is not None and not result.narrowed:
@@ -28,10 +29,16 @@ def rows_computed(rule: Rule, results: Sequence[CompileResult], run: Any) -> Ite
                 shapes.setdefault(result.topology, argument.shape)
         if rows:
             told = ", ".join(f"{count} rows on {name.split(':')[0]}" for name, count in rows.items())
-            yield _again(rule, finding, f"the compiler lays the batch of {batch} out as {told}", compiled_rows=rows, layouts=shapes)
+            yield _again(
+                rule,
+                finding,
+                f"the compiler lays the batch of {batch} out as {told}",
+                compiled_rows=rows,
+                layouts=shapes,
+            )
 
 
-def _batch_argument(result: CompileResult, batch: Any) -> Optional[Buffer]:
+def _batch_argument(result: CompileResult, batch: Any) -> Buffer | None:
     """The largest argument whose leading dimension is the batch; nothing of the step's own state has it unless by chance."""
     found = [one for one in result.arguments if len(one.dims) > 1 and one.dims[0] == batch]
     return max(found, key=lambda one: one.logical, default=None)
@@ -58,13 +65,18 @@ def _same(wide: CompileResult, narrow: CompileResult) -> bool:
     return narrow.narrowed and not wide.narrowed and (wide.graph, wide.topology) == (narrow.graph, narrow.topology)
 
 
-def _cost(wide: CompileResult, narrow: CompileResult) -> Tuple[float, Dict[str, Any], str]:
+def _cost(wide: CompileResult, narrow: CompileResult) -> tuple[float, dict[str, Any], str]:
     """How to rank it, as evidence, and in words."""
-    evidence: Dict[str, Any] = {"graph": wide.graph, "chip": wide.chip, "wide": _figures(wide), "narrow": _figures(narrow)}
+    evidence: dict[str, Any] = {
+        "graph": wide.graph,
+        "chip": wide.chip,
+        "wide": _figures(wide),
+        "narrow": _figures(narrow),
+    }
     if wide.status != "ok" or narrow.status != "ok":
         verdicts = f"{wide.status} against {narrow.status}"
         return (1e9 if narrow.status == "ok" else -1.0), evidence, f"the compiler's verdict is {verdicts}"
-    ratios: List[Tuple[str, float]] = []
+    ratios: list[tuple[str, float]] = []
     for label, key in (("FLOP", "flops"), ("bytes accessed", "bytes_accessed"), ("HBM", "data")):
         mine, theirs = evidence["wide"][key], evidence["narrow"][key]
         if mine and theirs:
@@ -73,7 +85,7 @@ def _cost(wide: CompileResult, narrow: CompileResult) -> Tuple[float, Dict[str, 
     return max((ratio for _, ratio in ratios), default=0.0), evidence, words
 
 
-def _figures(result: CompileResult) -> Dict[str, Any]:
+def _figures(result: CompileResult) -> dict[str, Any]:
     hbm = result.hbm
     return {
         "status": result.status,
@@ -91,5 +103,9 @@ def _again(rule: Rule, finding: Mapping[str, Any], addition: str, **evidence: An
     frames = tuple(Frame(frame["file"], frame["line"], frame["function"]) for frame in where.get("frames", ()))
     location = Location(where.get("file", ""), where.get("line", 0), where.get("function", ""), frames)
     return rule.finding(
-        f"{finding['message']}; {addition}", finding["fix"], location, finding["severity"], **{**finding["evidence"], **evidence}
+        f"{finding['message']}; {addition}",
+        finding["fix"],
+        location,
+        finding["severity"],
+        **{**finding["evidence"], **evidence},
     )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, List, Mapping, Optional, Sequence, Tuple
+from typing import Any
 
 from ..rules import all_rules
 from ..trace import SEVERITIES, Finding
@@ -16,14 +17,14 @@ from .results import CompileResult
 class RunReport:
     """What `check_compiled` is given of the run: its report.json, empty when there was no run."""
 
-    findings: Tuple[Mapping[str, Any], ...] = ()
+    findings: tuple[Mapping[str, Any], ...] = ()
 
-    def of(self, rule: str) -> List[Mapping[str, Any]]:
+    def of(self, rule: str) -> list[Mapping[str, Any]]:
         """The run's findings of one rule."""
         return [finding for finding in self.findings if finding.get("rule") == rule]
 
 
-def load_run(directory: Optional[Path]) -> RunReport:
+def load_run(directory: Path | None) -> RunReport:
     """The report beside the graphs; `inputs.captured` has refused one that can't be read."""
     path = directory / "report.json" if directory is not None else None
     if path is None or not path.is_file():
@@ -31,7 +32,9 @@ def load_run(directory: Optional[Path]) -> RunReport:
     return RunReport(tuple(json.loads(path.read_text(encoding="utf-8"))["findings"]))
 
 
-def judge(results: Sequence[CompileResult], run: RunReport) -> List[Finding]:
+def judge(results: Sequence[CompileResult], run: RunReport) -> list[Finding]:
     """The findings, the gravest first."""
     found = [finding for rule in all_rules() for finding in rule.check_compiled(results, run)]
-    return sorted(found, key=lambda one: (-SEVERITIES.index(one.severity), one.code, one.location.file, one.location.line))
+    return sorted(
+        found, key=lambda one: (-SEVERITIES.index(one.severity), one.code, one.location.file, one.location.line)
+    )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any
 
+from ..report.document import DocumentError, load_document
 from .chips import Topology, topology_for
 from .results import CompileRequest
 
@@ -22,10 +23,10 @@ class Captured:
     hash: str
     path: Path
     devices: int  # that its shardings are for; 1: none
-    wide: Tuple[str, ...]  # element types worth compiling narrowed as well: "f64", "c128", "s64"
+    wide: tuple[str, ...]  # element types worth compiling narrowed as well: "f64", "c128", "s64"
 
 
-def captured(path: Path, wanted: Optional[str], most: int) -> Tuple[List[Captured], List[str]]:
+def captured(path: Path, wanted: str | None, most: int) -> tuple[list[Captured], list[str]]:
     """The graphs of a run directory, those that ran most often first, and sentences on what was left out.
 
     Args:
@@ -55,27 +56,25 @@ def captured(path: Path, wanted: Optional[str], most: int) -> Tuple[List[Capture
     if lost:
         left.append(f"{len(lost)} graphs of the report were not kept on disk and can't be compiled")
     if len(entries) > most:
-        left.append(f"{len(entries) - most} of {len(entries)} graphs are left out, those that ran least (--max-graphs {most})")
+        left.append(
+            f"{len(entries) - most} of {len(entries)} graphs are left out, those that ran least (--max-graphs {most})"
+        )
     return [_read(hash, file, reported) for hash, file in entries[:most]], left
 
 
-def _entries(directory: Path) -> Tuple[List[Tuple[str, Path]], Tuple[str, ...]]:
+def _entries(directory: Path) -> tuple[list[tuple[str, Path]], tuple[str, ...]]:
     """Hash and file of each graph, and the wide types that the run reported."""
     report = directory / "report.json"
     if report.is_file():
         try:
-            document: Dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
-            graphs = sorted(document.get("graphs", ()), key=lambda graph: -graph["executions"])
-            files = [(str(graph["hash"]), directory / graph["hlo"]) for graph in graphs if graph["hlo"]]
-            types = tuple(
-                finding["evidence"].get("dtype", "")
-                for finding in document["findings"]
-                if finding["rule"] == "wide-dtype"
-            )
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{report} is no report of xla_sim ({error!r}): run the program again") from error
+            document = load_document(report)
+        except DocumentError as error:
+            raise InputError(str(error)) from error
+        graphs = sorted(document.get("graphs") or (), key=lambda graph: -graph["executions"])
+        files = [(str(graph["hash"]), directory / graph["hlo"]) for graph in graphs if graph.get("hlo")]
+        wide = [finding for finding in document["findings"] if finding["rule"] == "wide-dtype"]
         if document.get("program"):
-            return files, types
+            return files, tuple((finding.get("evidence") or {}).get("dtype", "") for finding in wide)
     files = [(file.stem, file) for folder in (directory / "graphs", directory) for file in sorted(folder.glob("*.pb"))]
     return files, ()
 
@@ -108,7 +107,7 @@ def _devices(sharding: Any) -> int:
     return max([product, *map(_devices, sharding.tuple_shardings)])
 
 
-def requests_for(graphs: Sequence[Captured], topologies: Sequence[Topology], explicit: bool) -> List[CompileRequest]:
+def requests_for(graphs: Sequence[Captured], topologies: Sequence[Topology], explicit: bool) -> list[CompileRequest]:
     """A compilation for every graph and topology, and a second one with narrowed types where it computes in wide ones.
 
     Args:
@@ -122,7 +121,9 @@ def requests_for(graphs: Sequence[Captured], topologies: Sequence[Topology], exp
         for topology in topologies:
             fitting = topology if explicit else topology_for(topology.chip, graph.devices)
             if fitting is None:
-                raise InputError(f"graph {graph.hash[:8]} is sharded over {graph.devices} devices, no slice of {topology.chip.name} has so many")
+                raise InputError(
+                    f"graph {graph.hash[:8]} is sharded over {graph.devices} devices, no slice of {topology.chip.name} has so many"
+                )
             if explicit and graph.devices not in (1, fitting.devices):
                 raise InputError(
                     f"graph {graph.hash[:8]} is sharded over {graph.devices} devices and {fitting.name} has {fitting.devices}"

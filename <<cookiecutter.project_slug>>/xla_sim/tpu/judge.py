@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any
 
 from ..trace import Location
 from . import memory, traffic
@@ -22,7 +23,7 @@ _CODE = re.compile(r"^\s+program\s+([\d.]+)([KMGT]?)\b", re.MULTILINE)
 _ERROR_NUMBER = re.compile(r"\[type\.googleapis\.com.*", re.DOTALL)
 
 
-def compile_request(request: Mapping[str, Any]) -> Dict[str, Any]:
+def compile_request(request: Mapping[str, Any]) -> dict[str, Any]:
     """Compile what the request names and judge it; hands back `CompileResult.to_json`."""
     graph = Path(request["hlo"]).read_bytes()
     given = read_module(graph)
@@ -32,7 +33,7 @@ def compile_request(request: Mapping[str, Any]) -> Dict[str, Any]:
     compiled = compile_graph(used, topology.name, request["partitions"], options)
     program = read_program(compiled.program) if compiled.program else None
     status = _status(compiled)
-    common: Dict[str, Any] = {
+    common: dict[str, Any] = {
         "graph": request["graph"],
         "chip": topology.chip.name,
         "topology": topology.name,
@@ -101,7 +102,7 @@ def blamed(given: Program, message: str) -> Location:
         said = instruction.opcode.lower() in words or _target(instruction.raw) in words
         if said or quoted:
             ranked.append(((said, quoted), instruction))
-    best: Optional[Tuple[Any, Any]] = max(ranked, key=lambda one: one[0], default=None)
+    best: tuple[Any, Any] | None = max(ranked, key=lambda one: one[0], default=None)
     return given.location(best[1]) if best is not None else Location()
 
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional
-
 from .program import Instruction, Program
 
 
-def trip_counts(given: Program, program: Program) -> Dict[int, int]:
+def trip_counts(given: Program, program: Program) -> dict[int, int]:
     """Turns of each while instruction of the compiled program, by id, where the captured graph tells them.
 
     Loops are matched by the op name that both carry, in order; where their number changed nothing is said.
     """
     before, after = _by_name(given), _by_name(program)
-    counts: Dict[int, int] = {}
+    counts: dict[int, int] = {}
     for name, loops in after.items():
         originals = before.get(name, [])
         if len(originals) == len(loops):
@@ -24,18 +22,22 @@ def trip_counts(given: Program, program: Program) -> Dict[int, int]:
     return counts
 
 
-def _by_name(program: Program) -> Dict[str, List[Instruction]]:
-    found: Dict[str, List[Instruction]] = {}
+def _by_name(program: Program) -> dict[str, list[Instruction]]:
+    found: dict[str, list[Instruction]] = {}
     for instruction in program.by_id.values():
         if instruction.opcode == "while":
             found.setdefault(instruction.raw.metadata.op_name, []).append(instruction)
     return found
 
 
-def _turns(given: Program, loop: Instruction) -> Optional[int]:
+def _turns(given: Program, loop: Instruction) -> int | None:
     """Of a loop that counts up by a constant until a constant; None for any other."""
     body, condition = (given.by_id[given.roots[number]] for number in loop.called[:2])
-    if condition.opcode != "compare" or condition.raw.comparison_direction not in ("LT", "LE") or body.opcode != "tuple":
+    if (
+        condition.opcode != "compare"
+        or condition.raw.comparison_direction not in ("LT", "LE")
+        or body.opcode != "tuple"
+    ):
         return None
     counter, limit = (given.by_id[number] for number in condition.operands)
     if counter.opcode != "get-tuple-element":
@@ -49,12 +51,12 @@ def _turns(given: Program, loop: Instruction) -> Optional[int]:
     return max(0, -(-(last - start) // step))
 
 
-def _initial(given: Program, loop: Instruction, position: int) -> Optional[int]:
+def _initial(given: Program, loop: Instruction, position: int) -> int | None:
     state = given.by_id[loop.operands[0]]
     return _constant(given, loop, given.by_id[state.operands[position]]) if state.opcode == "tuple" else None
 
 
-def _step(given: Program, following: Instruction, position: int, loop: Instruction) -> Optional[int]:
+def _step(given: Program, following: Instruction, position: int, loop: Instruction) -> int | None:
     if following.opcode != "add":
         return None
     sides = [given.by_id[number] for number in following.operands]
@@ -63,7 +65,7 @@ def _step(given: Program, following: Instruction, position: int, loop: Instructi
     return _constant(given, loop, steps[0]) if len(own) == 1 == len(steps) else None
 
 
-def _constant(given: Program, loop: Instruction, instruction: Instruction) -> Optional[int]:
+def _constant(given: Program, loop: Instruction, instruction: Instruction) -> int | None:
     """The value of a scalar integer constant, be it carried into the loop unchanged."""
     if instruction.opcode in ("copy", "convert", "bitcast") and instruction.operands:
         return _constant(given, loop, given.by_id[instruction.operands[0]])

@@ -6,7 +6,8 @@ and there are none for a program that doesn't fit. tests/tpu reconciles these su
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Set, Tuple
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from .chips import Chip
 from .program import HBM, Program, Shape
@@ -31,7 +32,7 @@ def hbm(program: Program, chip: Chip, code: int) -> Hbm:
     return Hbm(chip.capacity, arguments, outputs + aliased, aliased, temporaries, code, total)
 
 
-def at_peak(program: Program) -> List[Buffer]:
+def at_peak(program: Program) -> list[Buffer]:
     """The tensors in HBM when it is fullest, the largest first: arguments and outputs always, temporaries that are alive then."""
     logical = {buffer.id: buffer for buffer in program.assignment.logical_buffers}
     traces = {trace.buffer_allocation_index: trace for trace in program.assignment.heap_simulator_traces}
@@ -49,7 +50,7 @@ def at_peak(program: Program) -> List[Buffer]:
     return sorted(found, key=lambda buffer: -buffer.bytes)
 
 
-def arguments(program: Program, buffers: Iterable[Buffer]) -> Tuple[Buffer, ...]:
+def arguments(program: Program, buffers: Iterable[Buffer]) -> tuple[Buffer, ...]:
     """Those of `buffers` that are the program's arguments, by number."""
     return tuple(sorted((one for one in buffers if one.parameter is not None), key=lambda one: one.parameter or 0))
 
@@ -62,15 +63,15 @@ def padding(buffers: Sequence[Buffer]) -> Padding:
     return Padding(sum(one.logical for one in buffers), sum(one.padded for one in buffers), tuple(wasteful[:10]))
 
 
-def _in_hbm(program: Program) -> List[Any]:
+def _in_hbm(program: Program) -> list[Any]:
     return [one for one in program.assignment.buffer_allocations if one.color == HBM and not one.is_thread_local]
 
 
-def _alive(events: Iterable[Any], logical: Dict[int, Any]) -> Set[int]:
+def _alive(events: Iterable[Any], logical: dict[int, Any]) -> set[int]:
     """The buffers of one heap that are alive when it is fullest, a shared one counted once."""
-    sizes: Dict[int, int] = {}
+    sizes: dict[int, int] = {}
     total = most = 0
-    fullest: Set[int] = set()
+    fullest: set[int] = set()
     for event in events:
         if event.kind == _FREE:
             total -= sizes.pop(event.buffer_id, 0)
@@ -83,10 +84,10 @@ def _alive(events: Iterable[Any], logical: Dict[int, Any]) -> Set[int]:
     return fullest
 
 
-def _whose(program: Program, ids: List[int], logical: Dict[int, Any], kind: str) -> List[int]:
+def _whose(program: Program, ids: list[int], logical: dict[int, Any], kind: str) -> list[int]:
     """Of the values that share one allocation, the one to name: the argument itself, or else the largest that isn't a tuple."""
 
-    def rank(number: int) -> Tuple[bool, bool, int]:
+    def rank(number: int) -> tuple[bool, bool, int]:
         instruction = program.by_id.get(logical[number].defined_at.instruction_id)
         opcode = instruction.opcode if instruction else ""
         return (opcode == "parameter") == (kind == "argument"), opcode != "tuple", logical[number].size
@@ -95,7 +96,7 @@ def _whose(program: Program, ids: List[int], logical: Dict[int, Any], kind: str)
     return [max(known, key=rank)] if known else []
 
 
-def _buffer(program: Program, buffer: Any, kind: str, allocation: Any) -> Optional[Buffer]:
+def _buffer(program: Program, buffer: Any, kind: str, allocation: Any) -> Buffer | None:
     instruction = program.by_id.get(buffer.defined_at.instruction_id)
     if instruction is None:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Tuple
+from typing import Any
 
 from .protos import parse
 
@@ -28,11 +28,11 @@ def narrow(graph: bytes) -> bytes:
     return narrowed
 
 
-def wide_types(graph: bytes) -> Dict[str, int]:
+def wide_types(graph: bytes) -> dict[str, int]:
     """Which wide types the graph computes in, and in how many instructions; indices, constants and scalars don't count."""
-    counts: Dict[str, int] = {}
+    counts: dict[str, int] = {}
     names = {_F64: "f64", _C128: "c128", _S64: "s64"}
-    idle: Tuple[str, ...] = ("parameter", "constant", "tuple", "get-tuple-element", "convert", "iota", "broadcast")
+    idle: tuple[str, ...] = ("parameter", "constant", "tuple", "get-tuple-element", "convert", "iota", "broadcast")
     for computation in parse("Module", graph).computations:
         for instruction in computation.instructions:
             kind = names.get(instruction.shape.element_type)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -12,7 +13,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Dict, List, Optional, Type
+from typing import IO, Any
+
+from typing_extensions import Self
 
 _PROBE = """
 import importlib.metadata as m, json, sys
@@ -55,7 +58,7 @@ def python() -> str:
     return os.environ.get("XLA_SIM_TPU_PYTHON") or sys.executable
 
 
-def probe() -> Dict[str, str]:
+def probe() -> dict[str, str]:
     """Versions of the TPU environment's Python, jaxlib and libtpu, without importing them.
 
     Raises:
@@ -67,8 +70,8 @@ def probe() -> Dict[str, str]:
             f"the TPU compiler {_NEEDS}, and this is {system} on {machine}: use the dev container, or a Linux machine"
         )
     try:
-        done = subprocess.run([python(), "-c", _PROBE], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60, text=True)
-        found: Dict[str, str] = json.loads(done.stdout)
+        done = subprocess.run([python(), "-c", _PROBE], check=False, capture_output=True, timeout=60, text=True)
+        found: dict[str, str] = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         raise TpuUnavailable(f"the TPU compiler {_NEEDS}, and {python()} doesn't start as a Python: {error}") from error
     if tuple(map(int, found["python"].split(".")))[:2] < (3, 11):
@@ -85,16 +88,18 @@ class Pool:
 
     def __init__(self, log: Path) -> None:
         self._log = log
-        self._process: Optional[subprocess.Popen[bytes]] = None
-        self._started: Dict[int, float] = {}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._started: dict[int, float] = {}
 
-    def __enter__(self) -> Pool:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: Optional[Type[BaseException]], error: Any, trace: Optional[TracebackType]) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._stop()
 
-    def start(self, request: Dict[str, Any]) -> None:
+    def start(self, request: dict[str, Any]) -> None:
         """Have one more compilation done. Raises TpuUnavailable when jaxlib or libtpu can't be loaded."""
         if self._process is None:
             self._process = self._launch()
@@ -105,7 +110,7 @@ class Pool:
         except BrokenPipeError:
             pass  # `wait` sees that it is gone
 
-    def wait(self) -> List[Ended]:
+    def wait(self) -> list[Ended]:
         """Wait until a compilation ended; when the worker itself is gone, all that it had ended with it."""
         assert self._process is not None and self._process.stdout is not None
         for line in self._process.stdout:
@@ -148,10 +153,8 @@ class Pool:
         process, self._process = self._process, None
         if process is None:
             return
-        try:
+        with contextlib.suppress(OSError):
             _input(process).close()
-        except OSError:
-            pass
         try:
             process.wait(timeout=5)
         except subprocess.TimeoutExpired:

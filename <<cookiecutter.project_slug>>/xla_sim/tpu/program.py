@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Any
 
 from ..observe.frames import is_user_file
 from ..trace import Frame, Location
 from .protos import parse
 
 # xla/xla_data.proto, enum PrimitiveType: name and bits an element
-_DTYPES: Dict[int, Tuple[str, int]] = {
+_DTYPES: dict[int, tuple[str, int]] = {
     1: ("pred", 8), 2: ("s8", 8), 3: ("s16", 16), 4: ("s32", 32), 5: ("s64", 64), 6: ("u8", 8), 7: ("u16", 16),
     8: ("u32", 32), 9: ("u64", 64), 10: ("f16", 16), 11: ("f32", 32), 12: ("f64", 64), 13: ("tuple", 0), 15: ("c64", 64),
     16: ("bf16", 16), 17: ("token", 0), 18: ("c128", 128), 19: ("f8e5m2", 8), 20: ("f8e4m3fn", 8), 21: ("s4", 4),
@@ -28,11 +29,11 @@ class Shape:
     """An array as the compiler lays it out. Tuples have parts and nothing else."""
 
     dtype: str
-    dims: Tuple[int, ...] = ()
-    order: Tuple[int, ...] = ()  # dimensions from minor to major
-    tiles: Tuple[Tuple[int, ...], ...] = ()  # T(8,128)(2,1) is ((8, 128), (2, 1))
+    dims: tuple[int, ...] = ()
+    order: tuple[int, ...] = ()  # dimensions from minor to major
+    tiles: tuple[tuple[int, ...], ...] = ()  # T(8,128)(2,1) is ((8, 128), (2, 1))
     space: int = HBM
-    parts: Tuple[Shape, ...] = ()
+    parts: tuple[Shape, ...] = ()
     bits: int = 0
 
     @property
@@ -43,7 +44,7 @@ class Shape:
         return -(-math.prod(self.dims) * self.bits // 8)
 
     @property
-    def padded_dims(self) -> Tuple[int, ...]:
+    def padded_dims(self) -> tuple[int, ...]:
         """The dimensions, each rounded up as the outermost tile wants it."""
         rounded = list(self.dims)
         for size, dimension in zip(reversed(self.tiles[0] if self.tiles else ()), self.order):
@@ -114,8 +115,8 @@ class Instruction:
     name: str
     opcode: str
     shape: Shape
-    operands: Tuple[int, ...]
-    called: Tuple[int, ...]
+    operands: tuple[int, ...]
+    called: tuple[int, ...]
     raw: Any = field(repr=False, compare=False)
 
 
@@ -126,12 +127,13 @@ class Program:
     module: Any
     assignment: Any  # None when there is none
     entry: int  # computation id
-    computations: Dict[int, Tuple[Instruction, ...]]
-    roots: Dict[int, int]
-    by_id: Dict[int, Instruction]
-    by_name: Dict[str, Instruction]
+    computations: dict[int, tuple[Instruction, ...]]
+    roots: dict[int, int]
+    by_id: dict[int, Instruction]
+    by_name: dict[str, Instruction]
+    callers: dict[int, Instruction]  # of each instruction's id, the instruction that calls its computation
 
-    def location(self, instruction: Optional[Instruction]) -> Location:
+    def location(self, instruction: Instruction | None) -> Location:
         """The user's line that an instruction comes from, with its frames.
 
         Of what has none, that of the nearest instruction it is computed from: autograd's ops have no Python frame, and come
@@ -149,6 +151,7 @@ class Program:
                 return found
             roots = [self.roots[number] for number in one.called if number in self.roots]
             queue += [self.by_id[number] for number in (*roots, *one.operands) if number in self.by_id]
+            queue += [self.callers[one.id]] if one.id in self.callers else []
         return Location()
 
     def _own_location(self, instruction: Instruction) -> Location:
@@ -161,9 +164,9 @@ class Program:
         own = next((frame for frame in frames if is_user_file(frame.file)), frames[0])
         return Location(_relative(own.file), own.line, own.function, frames)
 
-    def _frames(self, frame_id: int) -> Tuple[Frame, ...]:
+    def _frames(self, frame_id: int) -> tuple[Frame, ...]:
         index = self.module.stack_frame_index
-        frames: List[Frame] = []
+        frames: list[Frame] = []
         while 0 < frame_id <= len(index.stack_frames) and len(frames) < 64:
             frame = index.stack_frames[frame_id - 1]
             where = index.file_locations[frame.file_location_id - 1]
@@ -197,6 +200,7 @@ def _program(module: Any, assignment: Any) -> Program:
     if module.entry_computation_id not in computations:
         raise ValueError("the module has no entry computation")
     every = [instruction for body in computations.values() for instruction in body]
+    callers = {inner.id: one for one in every for number in one.called for inner in computations.get(number, ())}
     return Program(
         module,
         assignment,
@@ -205,6 +209,7 @@ def _program(module: Any, assignment: Any) -> Program:
         {computation.id: computation.root_id for computation in module.computations},
         {instruction.id: instruction for instruction in every},
         {instruction.name: instruction for instruction in every},
+        callers,
     )
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any, Dict, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from .results import CompileRequest
 
@@ -19,7 +20,7 @@ class Lines:
     def __init__(self, requests: Sequence[CompileRequest]) -> None:
         self._all = len(requests)
         self._done = 0
-        self._started: Dict[int, float] = {}
+        self._started: dict[int, float] = {}
 
     def __enter__(self) -> Any:
         return self
@@ -34,7 +35,9 @@ class Lines:
         self._done += 1
         if event == "end":
             seconds = time.monotonic() - self._started[number]
-            print(f"[{self._done}/{self._all}] compiled {_what(request)} in {seconds:.1f} s", file=sys.stderr, flush=True)
+            print(
+                f"[{self._done}/{self._all}] compiled {_what(request)} in {seconds:.1f} s", file=sys.stderr, flush=True
+            )
 
 
 class Bar:
@@ -47,7 +50,7 @@ class Bar:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
         self._task = self._progress.add_task("compiling", total=len(requests))
-        self._running: Dict[int, str] = {}
+        self._running: dict[int, str] = {}
 
     def __enter__(self) -> Any:
         self._progress.start()

@@ -7,13 +7,13 @@ untouched, so a message that is parsed, changed and written again loses nothing.
 from __future__ import annotations
 
 import functools
-from typing import Any, Dict, Tuple
+from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 _MANY = True
 # message: {field: (number, type, repeated)}; a type in capitals is another message of this table
-_FIELDS: Dict[str, Dict[str, Tuple[int, str, bool]]] = {
+_FIELDS: dict[str, dict[str, tuple[int, str, bool]]] = {
     "Hlo": {"module": (1, "Module", False), "buffer_assignment": (3, "Assignment", False)},
     "Module": {
         "name": (1, "string", False),
@@ -164,7 +164,7 @@ _FIELDS: Dict[str, Dict[str, Tuple[int, str, bool]]] = {
 
 
 @functools.lru_cache(maxsize=1)
-def _messages() -> Dict[str, Any]:
+def _messages() -> dict[str, Any]:
     file = descriptor_pb2.FileDescriptorProto(name="xla_sim_tpu.proto", package="xla_sim_tpu", syntax="proto3")
     kinds = descriptor_pb2.FieldDescriptorProto
     for message, fields in _FIELDS.items():
@@ -192,7 +192,7 @@ def parse(message: str, data: bytes) -> Any:
     return parsed
 
 
-def donor_parameters(graph: bytes) -> Tuple[int, ...]:
+def donor_parameters(graph: bytes) -> tuple[int, ...]:
     """Arguments whose memory any output may take, by number: HLO's buffer_donor, without what input_output_alias settles."""
     module = parse("Module", graph)
     settled = {entry.parameter_number for entry in module.input_output_alias.entries}

@@ -6,9 +6,10 @@ Bytes and FLOP are those of one device: the whole chip, or half of a TPU7x (see 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any
 
 from ..trace import Frame, Location
 
@@ -25,7 +26,7 @@ class CompileRequest:
     partitions: int = 1  # devices that the graph's shardings are for
     narrow: bool = False  # compile it with float64, int64 and complex128 narrowed to their 32-bit halves
     buffers: int = 20  # how many of the largest buffers to list
-    options: Tuple[Tuple[str, str], ...] = ()  # XLA options: (("xla_tpu_…", "true"),)
+    options: tuple[tuple[str, str], ...] = ()  # XLA options: (("xla_tpu_…", "true"),)
 
 
 @dataclass(frozen=True)
@@ -52,9 +53,9 @@ class Buffer:
     padded: int  # bytes in tiles
     bytes: int  # of its allocation
     op_name: str = ""  # as the program's metadata has it
-    parameter: Optional[int] = None  # number of the argument
-    dims: Tuple[int, ...] = ()
-    padded_dims: Tuple[int, ...] = ()  # dims as the tiles round them up
+    parameter: int | None = None  # number of the argument
+    dims: tuple[int, ...] = ()
+    padded_dims: tuple[int, ...] = ()  # dims as the tiles round them up
     location: Location = field(default_factory=Location)
 
 
@@ -64,7 +65,7 @@ class Padding:
 
     logical: int
     padded: int
-    tensors: Tuple[Buffer, ...] = ()  # the most wasteful first
+    tensors: tuple[Buffer, ...] = ()  # the most wasteful first
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class Collective:
     kind: str  # "all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute"
     count: int  # executions in one step
     bytes: int
-    largest: Optional[Transfer] = None
+    largest: Transfer | None = None
 
 
 @dataclass(frozen=True)
@@ -111,15 +112,15 @@ class CompileResult:
     chips: int = 1  # devices compiled for
     seconds: float = 0.0  # of compilation
     message: str = ""  # the compiler's own words, or what ended it
-    hbm: Optional[Hbm] = None
-    padding: Optional[Padding] = None
-    bound: Optional[Bound] = None
-    flops: Optional[float] = None  # the compiler's own count
-    bytes_accessed: Optional[float] = None  # the compiler's own count, on-chip memory included
-    buffers: Tuple[Buffer, ...] = ()  # the largest at the peak
-    arguments: Tuple[Buffer, ...] = ()  # as laid out on the chip, by number
-    held_twice: Tuple[Buffer, ...] = ()  # arguments that the step updates without being given their memory
-    collectives: Tuple[Collective, ...] = ()
+    hbm: Hbm | None = None
+    padding: Padding | None = None
+    bound: Bound | None = None
+    flops: float | None = None  # the compiler's own count
+    bytes_accessed: float | None = None  # the compiler's own count, on-chip memory included
+    buffers: tuple[Buffer, ...] = ()  # the largest at the peak
+    arguments: tuple[Buffer, ...] = ()  # as laid out on the chip, by number
+    held_twice: tuple[Buffer, ...] = ()  # arguments that the step updates without being given their memory
+    collectives: tuple[Collective, ...] = ()
     location: Location = field(default_factory=Location)  # of what was rejected
     peak_rss: int = 0  # bytes the compilation took on this machine
     cached: bool = False
@@ -127,7 +128,7 @@ class CompileResult:
     command: str = ""  # to repeat it
     narrowed: bool = False
 
-    def to_json(self) -> Dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 
     @classmethod
@@ -160,7 +161,7 @@ def _collective(values: Mapping[str, Any]) -> Collective:
     return Collective(**{**values, "largest": transfer})
 
 
-def _location(values: Optional[Mapping[str, Any]]) -> Location:
+def _location(values: Mapping[str, Any] | None) -> Location:
     if not values:
         return Location()
     frames = tuple(Frame(**frame) for frame in values.get("frames", ()))

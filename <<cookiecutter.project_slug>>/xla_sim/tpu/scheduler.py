@@ -6,11 +6,13 @@ Runs in any Python: the compiler lives in the worker, whose Python is ``$XLA_SIM
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable
 
 from .cache import Cache
 from .chips import find_topology
@@ -19,6 +21,7 @@ from .results import CompileRequest, CompileResult
 
 Progress = Callable[[str, int, CompileRequest], None]  # "start", "end" or "cached", index, request
 _TAIL = 1500  # characters of a dead compiler's log that a message quotes
+_FATAL = re.compile(r"^F\d{4} [\d:.]+ +\d+ (?P<place>\S+:\d+)\] (?P<words>.*)$", re.MULTILINE)  # as absl logs it
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,7 @@ class Limits:
     """Of one compilation. Memory is resident bytes; None: 85 % of the machine's."""
 
     seconds: float = 1800.0
-    memory: Optional[int] = None
+    memory: int | None = None
 
     @property
     def bytes(self) -> int:
@@ -41,17 +44,17 @@ class _Run:
 
     requests: Sequence[CompileRequest]
     limits: Limits
-    cache: Optional[Cache]
+    cache: Cache | None
     progress: Progress
     versions: Mapping[str, str]
-    keys: Dict[int, str] = field(default_factory=dict)
-    results: Dict[int, CompileResult] = field(default_factory=dict)
+    keys: dict[int, str] = field(default_factory=dict)
+    results: dict[int, CompileResult] = field(default_factory=dict)
 
 
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C; `results` holds what was done by then, with None for the rest."""
 
-    def __init__(self, results: Sequence[Optional[CompileResult]]) -> None:
+    def __init__(self, results: Sequence[CompileResult | None]) -> None:
         super().__init__()
         self.results = results
 
@@ -59,11 +62,11 @@ class Interrupted(KeyboardInterrupt):
 def compile_all(
     requests: Sequence[CompileRequest],
     limits: Limits = Limits(),
-    cache: Optional[Cache] = None,
+    cache: Cache | None = None,
     jobs: int = 2,
-    progress: Optional[Progress] = None,
-    logs: Optional[Path] = None,
-) -> List[CompileResult]:
+    progress: Progress | None = None,
+    logs: Path | None = None,
+) -> list[CompileResult]:
     """Compile every request; results come in the order of the requests.
 
     Args:
@@ -85,7 +88,9 @@ def compile_all(
             _from_cache(run, number)
         elif not request.hlo.is_file():
             raise FileNotFoundError(2, "No such file", str(request.hlo))
-    todo = sorted((number for number in range(len(requests)) if number not in run.results), key=lambda n: -_cost(requests[n]))
+    todo = sorted(
+        (number for number in range(len(requests)) if number not in run.results), key=lambda n: -_cost(requests[n])
+    )
     try:
         if todo:
             with tempfile.TemporaryDirectory(prefix="xla_sim_compile_") as scratch:
@@ -116,11 +121,14 @@ def _from_cache(run: _Run, number: int) -> None:
     run.progress("cached", number, run.requests[number])
 
 
-def _compile(run: _Run, todo: List[int], jobs: int, scratch: Path, logs: Path) -> None:
+def _compile(run: _Run, todo: list[int], jobs: int, scratch: Path, logs: Path) -> None:
     logs.mkdir(parents=True, exist_ok=True)
-    names = {number: f"{run.requests[number].graph[:16]}-{run.requests[number].topology.replace(':', '-')}" for number in todo}
+    names = {
+        number: f"{run.requests[number].graph[:16]}-{run.requests[number].topology.replace(':', '-')}"
+        for number in todo
+    }
     with Pool(logs / "worker.log") as pool:
-        running: Dict[int, Path] = {}
+        running: dict[int, Path] = {}
         while todo or running:
             while todo and len(running) < jobs:
                 number = todo.pop(0)
@@ -135,7 +143,7 @@ def _compile(run: _Run, todo: List[int], jobs: int, scratch: Path, logs: Path) -
                 _finish(run, ended, scratch / f"{ended.number}.json", log)
 
 
-def _message(number: int, request: CompileRequest, limits: Limits, out: Path, log: Path) -> Dict[str, Any]:
+def _message(number: int, request: CompileRequest, limits: Limits, out: Path, log: Path) -> dict[str, Any]:
     return {
         "id": number,
         "graph": request.graph,
@@ -166,10 +174,10 @@ def _finish(run: _Run, ended: Ended, out: Path, log: Path) -> None:
     run.progress("end", ended.number, request)
 
 
-def _read(path: Path) -> Dict[str, Any]:
+def _read(path: Path) -> dict[str, Any]:
     import json
 
-    values: Dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    values: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return values
 
 
@@ -198,10 +206,13 @@ def _epitaph(ended: Ended, log: Path, limits: Limits) -> str:
     if ended.why == "memory":
         return f"the compilation took more than {limits.bytes / 2**30:.1f} GiB of this machine's memory"
     try:
-        tail = log.read_text(encoding="utf-8", errors="replace")[-_TAIL:].strip()
+        text = log.read_text(encoding="utf-8", errors="replace")
     except OSError:
-        tail = ""
-    return f"{ended.how}\n{tail}".strip()
+        return ended.how
+    fatal = _FATAL.search(text)
+    if fatal is None:
+        return f"{ended.how}\n{text[-_TAIL:].strip()}".strip()
+    return f"{ended.how}: {fatal['words'].strip()} ({fatal['place']})\n{text[fatal.end() :][:_TAIL].strip()}"
 
 
 def repeat_command(request: CompileRequest) -> str:
@@ -220,4 +231,4 @@ def _relative(values: Any) -> Any:
     return [_relative(value) for value in values] if isinstance(values, (list, tuple)) else values
 
 
-__all__: Tuple[str, ...] = ("Interrupted", "Limits", "Progress", "compile_all", "repeat_command")
+__all__: tuple[str, ...] = ("Interrupted", "Limits", "Progress", "compile_all", "repeat_command")

@@ -7,8 +7,9 @@ only where it is cut, a loop of unknown length runs once, and what the compiler 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any
 
 from .chips import Chip
 from .program import HBM, Instruction, Program, Shape
@@ -28,7 +29,7 @@ class Work:
 
     matrix_flops: float
     hbm_bytes: float
-    collectives: Tuple[Collective, ...]
+    collectives: tuple[Collective, ...]
 
 
 def bound(work: Work, chip: Chip) -> Bound:
@@ -39,10 +40,10 @@ def bound(work: Work, chip: Chip) -> Bound:
     return Bound(seconds, compute, memory, compute / seconds if seconds else 0.0, work.matrix_flops, work.hbm_bytes)
 
 
-def work(program: Program, turns: Dict[int, int]) -> Work:
+def work(program: Program, turns: dict[int, int]) -> Work:
     """Count it; `turns` are those of its loops, from `loops.trip_counts`."""
     flops = moved = 0.0
-    transfers: Dict[str, List[Tuple[int, Transfer]]] = {}
+    transfers: dict[str, list[tuple[int, Transfer]]] = {}
     for instruction, times, fusion in _executed(program, program.entry, 1, None, turns):
         flops += times * matrix_flops(program, instruction)
         if fusion is None:
@@ -63,8 +64,8 @@ def work(program: Program, turns: Dict[int, int]) -> Work:
 
 
 def _executed(
-    program: Program, computation: int, times: int, fusion: Optional[Instruction], turns: Dict[int, int]
-) -> Iterator[Tuple[Instruction, int, Optional[Instruction]]]:
+    program: Program, computation: int, times: int, fusion: Instruction | None, turns: dict[int, int]
+) -> Iterator[tuple[Instruction, int, Instruction | None]]:
     """Every instruction with how often it runs, and the fusion that it is part of; of branches those of the first."""
     for instruction in program.computations[computation]:
         yield instruction, times, fusion
@@ -97,7 +98,7 @@ def _moved(program: Program, instruction: Instruction) -> float:
 
 def _moved_by_fusion(program: Program, fusion: Instruction) -> float:
     body = program.computations[fusion.called[0]]
-    users: Dict[int, List[Instruction]] = {}
+    users: dict[int, list[Instruction]] = {}
     for instruction in body:
         for operand in instruction.operands:
             users.setdefault(operand, []).append(instruction)
@@ -127,7 +128,7 @@ def _part(program: Program, use: Instruction, parameter: Instruction) -> int:
     return use.shape.logical if use.opcode in _CUTS and use.operands[:1] == (parameter.id,) else 0
 
 
-def _updated(program: Program, root: Instruction) -> Optional[int]:
+def _updated(program: Program, root: Instruction) -> int | None:
     """Bytes that a fusion ending in an update in place writes; None when it doesn't end so."""
     while root.opcode in ("bitcast", "copy", "convert") and root.operands[0] in program.by_id:
         root = program.by_id[root.operands[0]]
@@ -192,8 +193,8 @@ def _pairs(window: Any, size: int, out: int) -> int:
     return count
 
 
-def _kind(program: Program, instruction: Instruction, fused: bool) -> Optional[str]:
-    opcode = instruction.opcode[: -len("-start")] if instruction.opcode.endswith("-start") else instruction.opcode
+def _kind(program: Program, instruction: Instruction, fused: bool) -> str | None:
+    opcode = instruction.opcode.removesuffix("-start")
     if opcode == "ragged-all-to-all":
         return "all-to-all"
     if opcode not in _KINDS:
@@ -212,7 +213,7 @@ def _is_scattered(program: Program, reduce: Instruction) -> bool:
     return False
 
 
-def _transfer(program: Program, instruction: Instruction, fusion: Optional[Instruction]) -> Transfer:
+def _transfer(program: Program, instruction: Instruction, fusion: Instruction | None) -> Transfer:
     operands = sum(program.by_id[number].shape.logical for number in instruction.operands if number in program.by_id)
     shape = instruction.shape
     if instruction.opcode.endswith("-start") and instruction.opcode != "all-reduce-start" and len(shape.parts) > 1:

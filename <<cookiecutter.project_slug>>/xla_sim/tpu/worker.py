@@ -7,6 +7,7 @@ a compiler that dies, hangs or eats the memory takes nobody with it. When its in
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -17,7 +18,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any
 
 from . import compiler
 
@@ -44,7 +45,7 @@ def main() -> None:
         _report(reports, event="unavailable", message=str(error))
         return
     _report(reports, event="ready")
-    children: Dict[int, _Child] = {}
+    children: dict[int, _Child] = {}
     pending = b""
     while True:
         if select.select([0], [], [], _TICK if children else None)[0]:
@@ -64,7 +65,7 @@ def _report(reports: Any, **values: Any) -> None:
     reports.flush()
 
 
-def _start(request: Dict[str, Any], children: Dict[int, _Child], reports: Any) -> None:
+def _start(request: dict[str, Any], children: dict[int, _Child], reports: Any) -> None:
     pid = os.fork()
     if pid == 0:
         _run_and_exit(request)
@@ -72,7 +73,7 @@ def _start(request: Dict[str, Any], children: Dict[int, _Child], reports: Any) -
     _report(reports, event="started", id=request["id"], pid=pid)
 
 
-def _watch(children: Dict[int, _Child], reports: Any) -> None:
+def _watch(children: dict[int, _Child], reports: Any) -> None:
     """Report what ended, and end what took too long or too much."""
     for number, child in list(children.items()):
         pid, status, usage = os.wait4(child.pid, os.WNOHANG)
@@ -97,7 +98,7 @@ def _rss(pid: int) -> int:
         return 0  # it has just ended
 
 
-def _run_and_exit(request: Dict[str, Any]) -> None:
+def _run_and_exit(request: dict[str, Any]) -> None:
     """The child: compile, write the result, and leave without running anybody's exit handlers."""
     code = 1
     try:
@@ -107,10 +108,8 @@ def _run_and_exit(request: Dict[str, Any]) -> None:
         os.dup2(log, 1)
         os.dup2(log, 2)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        try:  # when the machine runs out of memory, the kernel shall take this process and not the user's
+        with contextlib.suppress(OSError):  # out of memory, the kernel shall take this process and not the user's
             Path("/proc/self/oom_score_adj").write_text("1000")
-        except OSError:
-            pass
         from .judge import compile_request
 
         values = compile_request(request)
@@ -118,7 +117,7 @@ def _run_and_exit(request: Dict[str, Any]) -> None:
         part.write_text(json.dumps(values))
         part.replace(request["out"])
         code = 0
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - whatever it is belongs in the log, and the process ends here
         import traceback
 
         traceback.print_exc()
@@ -127,7 +126,7 @@ def _run_and_exit(request: Dict[str, Any]) -> None:
         os._exit(code)
 
 
-__all__: List[str] = ["main"]
+__all__: list[str] = ["main"]
 
 if __name__ == "__main__":
     main()
