@@ -228,7 +228,7 @@ def test_no_excerpt_where_there_is_no_source(tmp_path: Path, file: str) -> None:
 def test_a_thousand_steps_stay_small(tmp_path: Path) -> None:
     """Alike or all different, the page keeps its size and the picture its columns."""
     sizes = {}
-    for name, number in (("short", 20), ("long", 1000), ("longer", 100_000)):
+    for name, number in (("short", 20), ("long", 1000), ("longer", 20_000)):
         steps = [
             samples.step(index, samples.run(f"{index % 7:032x}"), to_device=index) for index in range(1, number + 1)
         ]
