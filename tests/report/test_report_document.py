@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import itertools
 import json
 import math
 import os
@@ -258,7 +259,7 @@ def test_steps_that_all_differ_are_bounded_and_still_add_up(tmp_path: Path) -> N
     timeline = document["timeline"]
     assert len(timeline) == MOST_ENTRIES
     assert (timeline[0]["first"], timeline[-1]["last"]) == (1, 5000)
-    assert all(one["last"] + 1 == other["first"] for one, other in zip(timeline, timeline[1:]))
+    assert all(one["last"] + 1 == other["first"] for one, other in itertools.pairwise(timeline))
     assert sum(one["compiled"] for one in timeline) == sum(one["executed"] for one in timeline) == 5000
     assert [one["last"] - one["first"] + 1 for one in timeline if one.get("summed")] == [5000 - MOST_ENTRIES + 1]
     assert official("report").is_valid(document)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import html.parser
+import itertools
 import re
 from pathlib import Path
 from typing import Any
@@ -121,7 +122,7 @@ def test_every_page_is_well_formed_with_headings_in_order(tmp_path: Path, what: 
     page = Page(text)
     levels = page.headings()
     assert levels.count(1) == 1 and levels[0] == 1
-    assert all(after <= before + 1 for before, after in zip(levels, levels[1:])), levels
+    assert all(after <= before + 1 for before, after in itertools.pairwise(levels)), levels
     assert page.all("main") and page.all("h2")
 
 

@@ -80,7 +80,9 @@ def print_rule(rule: Any, out: TextIO | None = None) -> None:
     if not console.is_terminal:
         print_text(page(rule), stream)
         return
-    console.print(Markdown(page(rule), code_theme="ansi_dark"), width=min(console.width, LONGEST_LINE))
+    heading, _, rest = page(rule).partition("\n")
+    console.print(Text(heading.lstrip("# "), style="bold underline"))
+    console.print(Markdown(rest, code_theme="ansi_dark"), width=min(console.width, LONGEST_LINE))
 
 
 def print_rules(rules: Sequence[Any], out: TextIO | None = None) -> None:

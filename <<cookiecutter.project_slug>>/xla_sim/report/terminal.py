@@ -109,14 +109,14 @@ def _facts(console: Console, document: Document, width: int | None) -> None:
         facts = [summary.Fact("failed", sentence), *facts]
     if not facts:
         return
-    widest = max((len(fact.text) for fact in facts if fact.note), default=0)
     table = Table.grid(padding=(0, 0))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for fact in facts:
         text = Text.assemble((fact.text, "bold red" if fact.label == "failed" else ""))
         if fact.note:
-            gap = max(3, min(48, (width or 120) - 30) - len(fact.text), widest - len(fact.text) + 3)
+            column = min(48, (width or 120) - len("executed   ") - 2 - len(fact.note))
+            gap = max(3, column - len(fact.text))
             text.append(" " * gap).append(fact.note, "yellow")
         table.add_row(Text(f"{fact.label:<11}", style="dim"), text)
     _print(console, table, below=1)
