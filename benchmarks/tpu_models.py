@@ -7,7 +7,7 @@ Hugging Face models are built from their configurations.
 from __future__ import annotations
 
 import argparse
-from typing import Callable, Tuple
+from collections.abc import Callable
 
 import torch
 import torch_xla
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 Loss = Callable[[], Tensor]
 
 
-def toy() -> Tuple[nn.Module, Callable[[nn.Module, torch.device], Tensor]]:
+def toy() -> tuple[nn.Module, Callable[[nn.Module, torch.device], Tensor]]:
     """The template's own ToyModel, batch 64."""
     model = nn.Sequential(nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 10))
 
@@ -28,19 +28,19 @@ def toy() -> Tuple[nn.Module, Callable[[nn.Module, torch.device], Tensor]]:
     return model, loss
 
 
-def resnet18() -> Tuple[nn.Module, Callable[[nn.Module, torch.device], Tensor]]:
-    """torchvision's ResNet-18 on 32 images of 224 x 224."""
+def resnet18() -> tuple[nn.Module, Callable[[nn.Module, torch.device], Tensor]]:
+    """torchvision's ResNet-18 on 32 images of 64 x 64: the size that the compile times of the bench are for."""
     import torchvision
 
     def loss(model: nn.Module, device: torch.device) -> Tensor:
-        x = torch.randn(32, 3, 224, 224).to(device)
+        x = torch.randn(32, 3, 64, 64).to(device)
         y = torch.randint(0, 1000, (32,)).to(device)
         return nn.functional.cross_entropy(model(x), y)
 
     return torchvision.models.resnet18(num_classes=1000), loss
 
 
-def gpt2() -> Tuple[nn.Module, Callable[[nn.Module, torch.device], Tensor]]:
+def gpt2() -> tuple[nn.Module, Callable[[nn.Module, torch.device], Tensor]]:
     """GPT-2's width and vocabulary with 4 layers, 8 sequences of 512 tokens."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -54,7 +54,7 @@ def gpt2() -> Tuple[nn.Module, Callable[[nn.Module, torch.device], Tensor]]:
     return GPT2LMHeadModel(config), loss
 
 
-def bert() -> Tuple[nn.Module, Callable[[nn.Module, torch.device], Tensor]]:
+def bert() -> tuple[nn.Module, Callable[[nn.Module, torch.device], Tensor]]:
     """BERT-base with its masked-language-model head, 8 sequences of 128 tokens."""
     from transformers import BertConfig, BertForMaskedLM
 

@@ -1,0 +1,117 @@
+"""The TPU compiler through xla_sim: what it says of four real training steps, and what that costs over jax's own compile.
+
+`nox -s bench -- tpu_compile` runs it in the simulation environment with the TPU environment's Python in $XLA_SIM_TPU_PYTHON.
+Words: names of models (toy, resnet18, gpt2, bert; all by default), `--chips v5e,v6e`, `--repeat N`.
+
+Both sides compile the same captured module for the same chip, alternately, in this one run. jax's side is a process that imports jax,
+describes the topology and compiles; ours is `compile_all` from nothing, worker and all, without a cache. Seconds are wall time, the best
+of the repeats; `compiler` is the time inside the compiler's own call on each side.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from xla_sim.tpu.pool import TpuUnavailable, python
+from xla_sim.tpu.results import CompileRequest, CompileResult
+from xla_sim.tpu.scheduler import Limits, compile_all
+
+HERE = Path(__file__).parent
+MODELS = ("toy", "resnet18", "gpt2", "bert")
+JAX = """
+import sys, time, os
+os.environ.update(JAX_PLATFORMS="cpu", TPU_SKIP_MDS_QUERY="1", ALLOW_MULTIPLE_LIBTPU_LOAD="1")
+import numpy
+from jax._src import compiler as jax_compiler
+from jax._src.interpreters import mlir as jax_mlir
+from jax._src.lib import _jax
+from jaxlib.mlir import ir
+from jax.experimental import topologies
+devices = topologies.get_topology_desc(platform="tpu", topology_name=sys.argv[2]).devices[:1]
+module = _jax.mlir.hlo_to_stablehlo(open(sys.argv[1], "rb").read())
+with jax_mlir.make_ir_context():
+    module = ir.Module.parse(module)
+    options = jax_compiler.get_compile_options(1, 1, numpy.array([[0]]), backend=devices[0].client)
+    started = time.perf_counter()
+    devices[0].client.compile(module, _jax.DeviceList(tuple(devices)), options).get_compiled_memory_stats()
+print(time.perf_counter() - started)
+"""
+
+
+def capture(model: str, folder: Path) -> Path:
+    """The graph of one training step after warm-up: the one that ran most often, of those the largest."""
+    out = folder / model
+    words = [sys.executable, "-m", "xla_sim", "run", "--quiet", "--fail-on", "never", "--out", str(out)]
+    subprocess.run([*words, str(HERE / "tpu_models.py"), model, "--steps", "4"], check=True, stdout=subprocess.DEVNULL)
+    graphs = json.loads((out / "report.json").read_text())["graphs"]
+    files = [(graph["executions"], (out / graph["hlo"]).stat().st_size, out / graph["hlo"]) for graph in graphs]
+    return max(files)[2]
+
+
+def with_jax(graph: Path, topology: str) -> tuple[float, float]:
+    """Wall seconds of the process, and of the compiler in it."""
+    started = time.perf_counter()
+    done = subprocess.run([python(), "-c", JAX, str(graph), topology], check=True, capture_output=True, text=True)
+    return time.perf_counter() - started, float(done.stdout.split()[-1])
+
+
+def with_xla_sim(graph: Path, chip: str) -> tuple[float, CompileResult]:
+    started = time.perf_counter()
+    (result,) = compile_all([CompileRequest(graph.stem, graph, chip)], Limits(seconds=3600), cache=None, jobs=1)
+    return time.perf_counter() - started, result
+
+
+def row(model: str, graph: Path, chip: str, repeat: int) -> str:
+    ours, theirs = [], []
+    for _ in range(repeat):
+        theirs.append(with_jax(graph, f"{chip}:2x2"))
+        ours.append(with_xla_sim(graph, chip))
+    wall, (_, result) = min(one for one, _ in ours), min(ours, key=lambda one: one[0])
+    jax_wall, jax_compile = min(theirs)
+    assert result.hbm is not None and result.padding is not None and result.bound is not None, result.message
+    return (
+        f"{model:<10}{chip:<6}{result.status:<10}{result.hbm.total / 2**20:>10.1f}{result.hbm.aliased / 2**20:>10.1f}"
+        f"{result.padding.padded / result.padding.logical:>9.2f}{result.bound.seconds * 1e6:>11.1f}{result.bound.mxu_share:>8.0%}"
+        f"{result.peak_rss / 2**30:>9.2f}{jax_compile:>10.1f}{result.seconds:>10.1f}{jax_wall:>9.1f}{wall:>9.1f}"
+        f"{wall / jax_wall:>8.2f}"
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("models", nargs="*", default=[], metavar="MODEL", help=", ".join(MODELS))
+    parser.add_argument("--chips", default="v5e,v6e")
+    parser.add_argument("--repeat", type=int, default=1)
+    parser.add_argument("--graphs", type=Path, help="keep captures here, and use those that are there")
+    args = parser.parse_args()
+    print(
+        f"{'':<26}{'HBM':>10}{'donated':>10}{'padded':>9}{'bound':>11}{'MXU':>8}{'memory':>9}{'compiler, s':>20}{'whole, s':>18}{'':>8}\n"
+        f"{'model':<10}{'chip':<6}{'verdict':<10}{'MiB':>10}{'MiB':>10}{'times':>9}{'µs, least':>11}{'at best':>8}"
+        f"{'GiB':>9}{'jax':>10}{'xla_sim':>10}{'jax':>9}{'xla_sim':>9}{'ratio':>8}"
+    )
+    with tempfile.TemporaryDirectory() as scratch:
+        for model in args.models or MODELS:
+            folder = args.graphs or Path(scratch)
+            kept = folder / f"{model}.pb"
+            if not kept.is_file():
+                folder.mkdir(parents=True, exist_ok=True)
+                kept.write_bytes(capture(model, Path(scratch)).read_bytes())
+            for chip in args.chips.split(","):
+                try:
+                    print(row(model, kept, chip, args.repeat), flush=True)
+                except TpuUnavailable as error:
+                    print(f"skipped: {error}")
+                    return 0
+    return 0
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("PJRT_DEVICE", "CPU")
+    sys.exit(main())
