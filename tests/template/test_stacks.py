@@ -98,12 +98,66 @@ def test_nox_xla_sim_is_green_and_writes_its_reports(stack: Stack) -> None:
     assert {"report.json", "summary.md", "native.log"} <= {path.name for path in reports.iterdir()}
 
 
-def test_the_simulation_tests_run_without_nox_and_pytest_on_the_command_line(stack: Stack) -> None:
+def is_default(stack: Stack) -> bool:
+    return f"torch=={STACKS[DEFAULT]['torch']}\n" in environment_of(stack)
+
+
+def only_on_the_default(stack: Stack) -> None:
+    if not is_default(stack):
+        pytest.skip("the same on every stack, so it is tried on the default one")
+
+
+def session(stack: Stack, *names: str, options: tuple[str, ...] = ()) -> str:
+    """Run sessions of the repository, and return what they printed."""
+    done = run("nox", "--no-color", *options, "-s", *names, cwd=stack.repository, NOX_SCRIPT_MODE="none")
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout + done.stderr
+
+
+def test_the_simulation_tests_run_as_a_script(stack: Stack) -> None:
     """python tests/test_xla_simulation.py, as CI of the original write-up does it."""
-    command = [str(stack.python), "tests/test_xla_simulation.py"]
+    only_on_the_default(stack)
+    command = [str(stack.python), "tests/test_xla_simulation.py", "-k", "device or step_mark"]
     done = subprocess.run(command, cwd=stack.repository, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:]
     assert "test_the_device_is_xla PASSED" in done.stdout
+
+
+def test_lint_and_tests_are_green(stack: Stack) -> None:
+    """With xla_sim, that is all that nox does without arguments."""
+    only_on_the_default(stack)
+    session(stack, "lint", "tests")
+
+
+def test_the_tpu_compiler_accepts_the_training_step(stack: Stack) -> None:
+    """nox -s tpu_compile, in an environment of its own, on what nox -s xla_sim left."""
+    only_on_the_default(stack)
+    session(stack, "tpu_compile")
+    results = json.loads((stack.repository / "reports" / "xla_sim" / "compile.json").read_text(encoding="utf-8"))[
+        "results"
+    ]
+    assert {(result["chip"], result["status"]) for result in results} == {("v5e", "ok"), ("v6e", "ok")}
+
+
+def test_the_toy_model_fits_on_a_slice(stack: Stack) -> None:
+    """nox -s tpu_fit with what pyproject.toml says."""
+    only_on_the_default(stack)
+    session(stack, "tpu_fit")
+    fit = json.loads((stack.repository / "reports" / "xla_fit" / "fit.json").read_text(encoding="utf-8"))
+    assert (fit["status"], fit["topology"], fit["chips"]) == ("ok", "v5e:2x4", 8)
+
+
+def test_stacks_puts_the_versions_side_by_side(stack: Stack, channel: tuple[str, list[str]]) -> None:
+    only_on_the_default(stack)
+    missing = {pins["python"] for pins in STACKS.values()} - set(channel[1])
+    if missing:
+        pytest.skip(f"needs Python {', '.join(sorted(missing))} on this machine to build all three")
+    printed = session(stack, "stacks", options=("-fb", "uv")).splitlines()
+    table = {line[:13].strip(): line[13:].split() for line in printed}
+    assert table["torch_xla"] == [pins["torch"] for pins in STACKS.values()]
+    assert table["compilations"] == ["2", "2", "2"]
+    assert table["executions"] == ["20", "20", "20"]
+    assert table["findings"] == ["none", "none", "none"]
 
 
 @dataclass(frozen=True)
@@ -179,8 +233,8 @@ def simulate(stack: Stack, copy: Path, test: str) -> subprocess.CompletedProcess
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.test.removeprefix("test_"))
 def test_each_test_is_red_where_its_behaviour_is_broken(stack: Stack, mutation: Mutation, tmp_path: Path) -> None:
-    if STACKS[DEFAULT]["torch"] not in environment_of(stack) and len(mutation.stacks) == 1:
-        pytest.skip("tried on the default stack; the older ones try the first five")
+    if not is_default(stack) and len(mutation.stacks) == 1:
+        pytest.skip("tried on the default stack; the older ones try four of them")
     copy = tmp_path / "copy"
     mutate(stack, mutation, copy)
     broken = simulate(stack, copy, mutation.test)
