@@ -82,7 +82,8 @@ def print_rule(rule: Any, out: TextIO | None = None) -> None:
         return
     heading, _, rest = page(rule).partition("\n")
     console.print(Text(heading.lstrip("# "), style="bold underline"))
-    console.print(Markdown(rest, code_theme="ansi_dark"), width=min(console.width, LONGEST_LINE))
+    console.print()
+    console.print(Markdown(rest.strip(), code_theme="ansi_dark"), width=min(console.width, LONGEST_LINE))
 
 
 def print_rules(rules: Sequence[Any], out: TextIO | None = None) -> None:
