@@ -1,0 +1,93 @@
+"""Small models that fit is asked about. Functions named plan_… are what a user writes for `xla_sim fit`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+BATCH, SEQUENCE, WIDTH, WORDS = 16, 128, 256, 512
+
+
+class Block(nn.Module):
+    """Attention and a gated feed-forward part, as in Llama."""
+
+    def __init__(self, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.norms = nn.ModuleList([nn.RMSNorm(WIDTH), nn.RMSNorm(WIDTH)])
+        self.qkv = nn.Linear(WIDTH, 3 * WIDTH, bias=False)
+        self.out = nn.Linear(WIDTH, WIDTH, bias=False)
+        self.up = nn.Linear(WIDTH, 4 * WIDTH, bias=False)
+        self.down = nn.Linear(2 * WIDTH, WIDTH, bias=False)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, length, width = x.shape
+        q, k, v = self.qkv(self.norms[0](x)).view(batch, length, 3, 4, width // 4).permute(2, 0, 3, 1, 4)
+        mask = torch.full((length, length), float("-inf"), device=x.device).triu(1)
+        scores = (q @ k.transpose(-1, -2) / 8 + mask).softmax(-1)
+        x = x + self.out((scores @ v).transpose(1, 2).reshape(x.shape))
+        gate, up = self.up(self.norms[1](x)).chunk(2, dim=-1)
+        return x + self.dropout(self.down(F.silu(gate) * up))
+
+
+class Decoder(nn.Module):
+    """Token embedding, blocks, a tied head; `scale` is a buffer."""
+
+    def __init__(self, layers: int = 2, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(WORDS, WIDTH)
+        self.blocks = nn.ModuleList(Block(dropout) for _ in range(layers))
+        self.head = nn.Linear(WIDTH, WORDS, bias=False)
+        self.head.weight = self.embed.weight
+        self.register_buffer("scale", torch.ones(WIDTH))
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        x = self.embed(tokens) * self.scale
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
+def tokens(batch_size: int = BATCH) -> tuple[torch.Tensor, torch.Tensor]:
+    shape = (batch_size, SEQUENCE)
+    return torch.zeros(shape, dtype=torch.long), torch.zeros(shape, dtype=torch.long)
+
+
+def loss(model: nn.Module, batch: Any) -> torch.Tensor:
+    return F.cross_entropy(model(batch[0]).flatten(0, 1), batch[1].flatten())
+
+
+def plan_decoder(batch_size: int = BATCH) -> Any:
+    model = Decoder()
+    return model, torch.optim.AdamW(model.parameters()), tokens(batch_size), loss
+
+
+def plan_deep(batch_size: int = BATCH) -> Any:
+    model = Decoder(layers=6)
+    return model, torch.optim.AdamW(model.parameters()), tokens(batch_size), loss
+
+
+def plan_with_dropout() -> Any:
+    model = Decoder(dropout=0.1)
+    return model, torch.optim.SGD(model.parameters(), lr=0.1), tokens(), loss
+
+
+def plan_too_large() -> Any:
+    """34 GB of float32 parameters with Adam, on chips of 16 GiB."""
+    model = nn.Sequential(*(nn.Linear(16384, 16384, bias=False) for _ in range(8)))
+    return model, torch.optim.Adam(model.parameters()), torch.zeros(8, 16384), lambda model, x: model(x).square().mean()
+
+
+def plan_reading() -> Any:
+    class Reading(Decoder):
+        def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+            x = super().forward(tokens)
+            if x.sum() > 0:  # here
+                x = x * 2
+            return x
+
+    model = Reading()
+    return model, torch.optim.AdamW(model.parameters()), tokens(), loss
