@@ -325,3 +325,41 @@ def make_wheel(folder: Path, name: str, version: str) -> Path:
         for path, text in files.items():
             archive.writestr(path, text)
     return wheel
+
+
+STAND_IN = """\
+#!/bin/sh
+# Stands in for a conda, which no package index has: it writes down what it was asked, and makes the folder it was asked for.
+echo "$(basename "$0") $*" >> "{log}"
+while [ "$1" != --prefix ]; do shift; done
+{python} -m venv --without-pip "$2" && mkdir "$2/conda-meta"
+"""
+
+
+@pytest.mark.parametrize(
+    ("present", "chosen"),
+    [(["conda", "micromamba", "mamba"], "mamba"), (["conda", "micromamba"], "micromamba"), (["conda"], "conda")],
+)
+def test_the_first_conda_that_is_present_builds(
+    repository: Path, tmp_path: Path, present: list[str], chosen: str
+) -> None:
+    """Before rattler come mamba, micromamba and conda. The channel is a mirror, which .condarc names."""
+    tools, log = tmp_path / "tools", tmp_path / "log"
+    tools.mkdir()
+    for name in present:
+        (tools / name).write_text(STAND_IN.format(log=log, python=sys.executable))
+        (tools / name).chmod(0o755)
+    mirror = tmp_path / "mirror"
+    (mirror / "conda-forge" / "noarch").mkdir(parents=True)
+    (mirror / "conda-forge" / "noarch" / "repodata.json").write_text("{}")
+    condarc = tmp_path / "condarc"
+    with loopback.served(mirror) as address:
+        condarc.write_text(f"channel_alias: {address}\n")
+        variables = {**unreachable(tmp_path), "CONDARC": str(condarc)}
+        variables["PATH"] = f"{tools}{os.pathsep}{variables['PATH']}"
+        built = nox(repository, "-s", "env", **variables)
+    assert built.returncode == 0, built.stderr
+    assert log.read_text().splitlines() == [
+        f"{chosen} create --yes --prefix {repository / '.nox' / 'env'} --override-channels -c conda-forge pip python={HERE}"
+    ]
+    assert f"to work in it: {chosen} activate ./.nox/env" in said(built)
