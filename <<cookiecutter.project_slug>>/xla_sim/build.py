@@ -225,6 +225,11 @@ def _unknown(stack: dict[str, str], events: Sequence[Event]) -> tuple[str, ...]:
     for event in events:
         if event["e"] == "fact" and event["name"] == "compared" and event["values"].get("reason"):
             unknown.append(f"host-mismatch was not looked for: {event['values']['reason']}")
+    for event in events:
+        if event["e"] == "unseen":
+            unknown.append(
+                f"steps of {event['what']} were not watched; of them only compilations and executions are known"
+            )
     if not any(event["e"] == "runtime" for event in events):
         unknown.append("the program did not end by itself: compile times and torch_xla's metrics are missing")
     return tuple(unknown)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import collections
+import functools
 import os
 import sys
 import threading
@@ -27,7 +28,7 @@ def environment(directory: Path, environ: dict[str, str]) -> dict[str, str]:
     """The variables that make torch_xla keep its records, beside those that are set already."""
     flags = (
         f"--xla_dump_to={directory / 'dump'} --xla_dump_hlo_as_proto --xla_dump_hlo_as_text=false "
-        "--xla_dump_hlo_module_re=SyncTensorsGraph.*"
+        "--xla_dump_hlo_module_re=.*"  # SyncTensorsGraph, or what the program calls it (torch_xla.compile)
     )
     return {
         "PJRT_DEVICE": environ.get("PJRT_DEVICE", "CPU"),
@@ -61,6 +62,7 @@ class Observer:
         self._located: set[str] = set()  # fallback ops whose line is known
         self._pickled: set[int] = set()
         self._moved = (0.0, 0.0)
+        self._dynamo = False  # the program uses torch.compile
         self._finished = False
         self._lock = threading.RLock()
 
@@ -83,6 +85,7 @@ class Observer:
             self.comparison.install()
         self._install_backward()
         self._install_tensor()
+        self._install_compile()
         self.recorder.emit("stack", torch=str(torch.__version__).split("+")[0], python=sys.version.split()[0])
 
     def torch_xla_imported(self, torch_xla: Any) -> None:
@@ -92,6 +95,7 @@ class Observer:
         self.xlac._set_ir_debug(True)
         self.counters = Counters(self.xlac)
         self.ops = OpWatch(self.recorder, self.counters)
+        self.ops.stopped = self._dynamo
         marker = self.xlac._xla_step_marker
 
         def watched_marker(*args: Any, **kwargs: Any) -> Any:
@@ -101,6 +105,7 @@ class Observer:
             return result
 
         self.xlac._xla_step_marker = watched_marker
+        self.recorder.harmless(self._install_launch)
         version = str(torch_xla.__version__).split("+")[0]
         self.recorder.emit("stack", torch_xla=version, device=os.environ.get("PJRT_DEVICE", ""))
         self.ops.turn(True)
@@ -146,6 +151,37 @@ class Observer:
             return reduce(value, protocol)
 
         tensor.__reduce_ex__ = watched_reduce
+
+    def _install_compile(self) -> None:
+        compile = self.torch.compile
+
+        @functools.wraps(compile)
+        def watched_compile(*args: Any, **kwargs: Any) -> Any:
+            near = next((f for f in frames.caller() if not frames.is_torch_file(f[0])), None)
+            if near is not None and frames.is_user_file(near[0]):  # libraries prepare more than the program uses
+                self._dynamo = True
+                if self.xlac:
+                    self.recorder.harmless(self.ops.stop)
+            return compile(*args, **kwargs)
+
+        self.torch.compile = watched_compile
+
+    def _install_launch(self) -> None:
+        """Let ``torch_xla.launch`` and ``xmp.spawn`` run on the one CPU device in this process, where they are seen."""
+        from torch_xla._internal import pjrt
+
+        run = pjrt.run_multiprocess
+
+        @functools.wraps(run)
+        def watched_run(function: Any, *args: Any, **kwargs: Any) -> Any:
+            alone = (os.environ.get("PJRT_DEVICE"), os.environ.get("CPU_NUM_DEVICES", "1")) == ("CPU", "1")
+            if not alone or self.xlac._xla_runtime_is_initialized():
+                self.recorder.emit("unseen", what="processes that torch_xla.launch started")
+                return run(function, *args, **kwargs)
+            kwargs.pop("start_method", None)
+            return pjrt._run_singleprocess(function, *args, **kwargs)
+
+        pjrt.run_multiprocess = watched_run
 
     # -- what happened -----------------------------------------------------------------------------------------------
 

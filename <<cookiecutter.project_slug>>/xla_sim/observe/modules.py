@@ -29,7 +29,7 @@ class ModuleWatch:
         inside, moving = self._inside, threading.local()
 
         def watched_call(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-            if getattr(inside, "on", False):
+            if torch.compiler.is_compiling() or getattr(inside, "on", False):
                 return call(module, *args, **kwargs)
             inside.on = True
             try:
@@ -39,7 +39,7 @@ class ModuleWatch:
                 inside.on = False
 
         def watched_apply(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-            if getattr(moving, "on", False):
+            if torch.compiler.is_compiling() or getattr(moving, "on", False):
                 return apply(module, *args, **kwargs)
             moving.on = True
             before: list[list[str]] = []
@@ -56,8 +56,6 @@ class ModuleWatch:
         torch.nn.Module._apply = watched_apply
 
     def _called(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if torch.compiler.is_compiling():
-            return
         self.roots.add(module)
         if not self.calls:
             self.recorder.harmless(self.began)

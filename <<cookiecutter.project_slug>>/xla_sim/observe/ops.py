@@ -59,10 +59,16 @@ class OpWatch(TorchFunctionMode):
         self._uploads: dict[tuple[tuple[int, ...], str, int], tuple[int, set[int]]] = {}
         self._thread = threading.get_ident()
         self._on = False
+        self.stopped = False
+
+    def stop(self) -> None:
+        """Off for good: dynamo would trace this mode together with the program's own ops."""
+        self.stopped = True
+        self.turn(False)
 
     def turn(self, on: bool) -> None:
         """On or off, from the thread that made this; elsewhere nothing happens."""
-        if on == self._on or threading.get_ident() != self._thread:
+        if on == self._on or (on and self.stopped) or threading.get_ident() != self._thread:
             return
         if on:
             self.counters.increments()
@@ -76,6 +82,8 @@ class OpWatch(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        if torch.compiler.is_compiling():
+            return func(*args, **(kwargs or {}))
         result = frames.call_as(sys._getframe(1), func, args, kwargs or {})
         if func.__name__ == "__get__":
             return result  # an attribute such as x.shape: no op, and looked at often

@@ -68,7 +68,8 @@ class OptimizerWatch:
                 making.on = False
 
         def watched_zero_grad(optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> None:
-            self._state(optimizer, frames.caller()).cleared = True
+            if not torch.compiler.is_compiling():
+                self._state(optimizer, frames.caller()).cleared = True
             zero_grad(optimizer, *args, **kwargs)
 
         torch.optim.Optimizer.__init__ = watched_init
@@ -83,20 +84,28 @@ class OptimizerWatch:
         module_zero = torch.nn.Module.zero_grad
 
         def watched_zero(tensor: torch.Tensor) -> torch.Tensor:
+            if torch.compiler.is_compiling():
+                return zero(tensor)
             self._note([tensor])
             return frames.call_as(sys._getframe(1), zero, (tensor,), {})
 
         def watched_fill(tensor: torch.Tensor, value: Any) -> torch.Tensor:
+            if torch.compiler.is_compiling():
+                return fill(tensor, value)
             if not isinstance(value, torch.Tensor) and value == 0:
                 self._note([tensor])
             return frames.call_as(sys._getframe(1), fill, (tensor, value), {})
 
         def watched_foreach(tensors: Any) -> None:
+            if torch.compiler.is_compiling():
+                foreach_zero(tensors)
+                return
             self._note(tensors)
             frames.call_as(sys._getframe(1), foreach_zero, (tensors,), {})
 
         def watched_module(module: torch.nn.Module, set_to_none: bool = True) -> None:
-            self._note(p.grad for p in module.parameters() if p.grad is not None)
+            if not torch.compiler.is_compiling():
+                self._note(p.grad for p in module.parameters() if p.grad is not None)
             module_zero(module, set_to_none)
 
         torch.Tensor.zero_ = watched_zero
@@ -118,11 +127,13 @@ class OptimizerWatch:
         return state
 
     def _watch(self, look: Callable[[torch.optim.Optimizer], None], optimizer: torch.optim.Optimizer) -> None:
+        if torch.compiler.is_compiling():
+            return
         with torch._C.DisableTorchFunction():  # looking at gradients is none of the program's ops
             self.recorder.harmless(look, optimizer)
 
     def _before(self, optimizer: torch.optim.Optimizer) -> None:
-        if not self.recorder.alive or torch.compiler.is_compiling():
+        if not self.recorder.alive:
             return
         stack = frames.caller()
         state = self._state(optimizer, stack)
@@ -154,7 +165,7 @@ class OptimizerWatch:
 
     def _after(self, optimizer: torch.optim.Optimizer) -> None:
         state = self._states.get(optimizer)
-        if state is None or not self.recorder.alive or torch.compiler.is_compiling():
+        if state is None or not self.recorder.alive:
             return
         if state.steps < 17 or not (state.steps + 1) & state.steps:
             grads = ((i, p.grad) for i, p in enumerate(_parameters(optimizer)))

@@ -28,7 +28,7 @@ class Forked:
     def __init__(self, server: socket.socket) -> None:
         self._server = server
         self.returncode: int | None = None
-        self.pid = int(self._answer(60.0))
+        self.pid = int(self._answer(300.0))
 
     def wait(self, timeout: float) -> int:
         """

@@ -12,7 +12,17 @@ from xla_sim.trace import Fallback, Finding, Location, Step, Trace
 
 # ops that must know values to know a shape or to branch: they read, wherever they run
 DATA_DEPENDENT = frozenset(
-    {"aten::nonzero", "aten::masked_select", "aten::equal", "aten::is_nonzero", "aten::_unique2", "aten::unique_dim"}
+    {
+        "aten::nonzero",
+        "aten::masked_select",
+        "aten::equal",
+        "aten::is_nonzero",
+        "aten::_unique2",
+        "aten::unique_dim",
+        "aten::unique_consecutive",
+        "aten::repeat_interleave.Tensor",
+        "aten::bincount",
+    }
 )
 LARGE = 1 << 20  # bytes a step
 
@@ -160,7 +170,8 @@ class CpuFallback(Rule):
             code = code_of(where)
             yield self.finding(
                 f"{op} has no lowering in torch_xla {trace.stack.get('torch_xla', '')} and ran on the host, {count} times in "
-                f"{steps} step{'s' * (steps != 1)}" + (f" (`{code}`)" if code else ""),
+                f"{steps} step{'s' * (steps != 1)}"
+                + (f" (`{code}`)" if code else _whereabouts(trace, op) if not where.line else ""),
                 "compute it with ops that XLA has, or move it out of the step (into the data pipeline)",
                 where,
                 "warning" if steps > 1 or trace.steps <= 1 else "info",
@@ -169,6 +180,12 @@ class CpuFallback(Rule):
                 steps=steps,
                 lines=[str(place.location) for place in places],
             )
+
+
+def _whereabouts(trace: Trace, op: str) -> str:
+    """The step marks between which an op ran whose own line wasn't watched."""
+    marks = [str(step.location) for step in trace.timeline if op in step.fallbacks and step.location.line]
+    return f" (its line is unknown; the step ends at {marks[0]})" if marks else " (its line is unknown)"
 
 
 def _in_backward(location: Location) -> bool:

@@ -1,0 +1,21 @@
+"""pickle instead of torch.save, of a list of losses on the device."""
+
+import pickle
+
+import torch
+import torch.nn as nn
+import torch_xla
+
+device = torch_xla.device()
+model = nn.Linear(32, 4).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+losses = []
+for step in range(5):
+    x, y = torch.randn(16, 32).to(device), torch.randint(0, 4, (16,)).to(device)
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+    torch_xla.sync()
+    losses.append(loss.detach())
+blob = pickle.dumps(losses)

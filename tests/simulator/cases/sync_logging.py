@@ -1,0 +1,21 @@
+"""The logging module formats a tensor at every step."""
+
+import logging
+
+import torch
+import torch.nn as nn
+import torch_xla
+import torch_xla.core.xla_model as xm
+
+logging.basicConfig(level=logging.INFO, filename="/dev/null")
+log = logging.getLogger("train")
+device = xm.xla_device()
+model = nn.Linear(32, 4).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(8):
+    x, y = torch.randn(16, 32).to(device), torch.randint(0, 4, (16,)).to(device)
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(x), y)
+    log.info("step %d loss %s", step, loss.detach())
+    loss.backward()
+    xm.optimizer_step(optimizer, barrier=True)
