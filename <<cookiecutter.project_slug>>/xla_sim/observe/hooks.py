@@ -260,7 +260,7 @@ class Observer:
 
     def _watch_loss(self, final: bool) -> None:
         """Note a loss that is no finite number, some steps late, when reading it costs no waiting."""
-        if self._loss is not None and not self._nonfinite:
+        if self._loss is not None and not self._nonfinite and not final:  # without a mark it may not be computed yet
             ref, stack = self._loss
             loss = ref()
             if loss is not None and loss.device.type == "xla" and (self.step < 64 or self.step % 8 == 0):
