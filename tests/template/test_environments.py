@@ -67,11 +67,14 @@ def nox(
     return run("nox", "--no-color", *arguments, cwd=repository, **variables)
 
 
-def without_conda() -> str:
-    """The path of this process, less the folders with a conda in them."""
-    condas = ("conda", "mamba", "micromamba")
+def path_without(*tools: str) -> str:
+    """The path of this process, less the folders with one of these tools in them."""
     folders = os.environ["PATH"].split(os.pathsep)
-    return os.pathsep.join(folder for folder in folders if not any((Path(folder) / conda).exists() for conda in condas))
+    return os.pathsep.join(folder for folder in folders if not any((Path(folder) / tool).exists() for tool in tools))
+
+
+def without_conda() -> str:
+    return path_without("conda", "mamba", "micromamba")
 
 
 def unreachable(tmp_path: Path) -> dict[str, str]:
@@ -183,6 +186,21 @@ def test_a_forced_backend_asks_no_channel(repository: Path, tmp_path: Path, back
     assert built.returncode == 0, built.stderr
     assert not [line for line in said(built) if "can't be reached" in line]
     assert "to work in it: source .nox/env/bin/activate" in said(built)
+
+
+def test_without_uv_pip_does_the_same(repository: Path, tmp_path: Path) -> None:
+    """virtualenv comes with nox, and pip with virtualenv."""
+    pretend = tmp_path / "pretend"
+    pretend.mkdir()
+    (pretend / "sitecustomize.py").write_text("import sys\nsys.modules['uv'] = None\n")
+    variables = {**unreachable(tmp_path), "PATH": path_without("conda", "mamba", "micromamba", "uv")}
+    built = nox(repository, "-s", "env", **variables, PYTHONPATH=str(pretend))
+    assert built.returncode == 0, built.stderr
+    assert "conda-forge can't be reached (Connection refused): building with virtualenv and the same pins." in said(
+        built
+    )
+    assert any("-m pip install packaging iniconfig==2.0.0 -e ." in line for line in said(built))
+    assert list((repository / ".nox" / "env" / "lib").glob("python*/site-packages/iniconfig"))
 
 
 def test_the_nearest_python_is_taken_where_the_asked_one_is_missing(repository: Path, tmp_path: Path) -> None:
