@@ -65,6 +65,13 @@ def plan_decoder(batch_size: int = BATCH) -> Any:
     return model, torch.optim.AdamW(model.parameters()), tokens(batch_size), loss
 
 
+def plan_long(batch_size: int = 64) -> Any:
+    """Sequences so long that the attention scores don't fit in a chip's on-chip memory."""
+    model = Decoder(layers=1)
+    batch = torch.zeros(batch_size, 1024, dtype=torch.long), torch.zeros(batch_size, 1024, dtype=torch.long)
+    return model, torch.optim.AdamW(model.parameters()), batch, loss
+
+
 def plan_deep(batch_size: int = BATCH) -> Any:
     model = Decoder(layers=6)
     return model, torch.optim.AdamW(model.parameters()), tokens(batch_size), loss

@@ -4,6 +4,7 @@
     python -m << cookiecutter.package_name >>.train --device cpu             eager PyTorch, without torch_xla
     python -m << cookiecutter.package_name >>.train --checkpoint last.pt     save at the end
     python -m << cookiecutter.package_name >>.train --resume last.pt         go on from there, bit for bit
+    python -m << cookiecutter.package_name >>.train --mesh fsdp=8            on eight chips (here: with CPU_NUM_DEVICES=8)
 
 On XLA nothing runs while a step is written down: PyTorch records it, and torch_xla.sync() compiles the record (once per
 shape) and runs it. Whatever reads a value before that (print, .item(), an `if` on a tensor) cuts the step in two.
@@ -12,6 +13,7 @@ shape) and runs it. Whatever reads a value before that (print, .item(), an `if` 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 import tempfile
@@ -22,6 +24,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from << cookiecutter.package_name >> import mesh as chips
 from << cookiecutter.package_name >>.data import batches, make_dataset
 from << cookiecutter.package_name >>.model import ToyModel
 
@@ -34,6 +37,7 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="of weights, data and order (default: %(default)s)")
     parser.add_argument("--bf16", action="store_true", help="run the matrix products in bfloat16")
     parser.add_argument("--device", choices=["xla", "cpu"], default="xla", help="XLA or eager PyTorch")
+    parser.add_argument("--mesh", type=chips.axes, help="share the work out over chips: fsdp=8, or data=2,fsdp=4")
     parser.add_argument("--log-every", type=int, default=10, help="steps between two losses (default: %(default)s)")
     parser.add_argument("--checkpoint", type=Path, help="save here when done")
     parser.add_argument("--resume", type=Path, help="go on from this checkpoint")
@@ -41,8 +45,15 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     for name in ("steps", "batch_size", "log_every"):
         if getattr(args, name) < 1:
             parser.error(f"--{name.replace('_', '-')} is {getattr(args, name)}, and has to be 1 or more")
-    if args.resume is not None and not args.resume.is_file():
+    if args.resume is not None and not args.resume.exists():
         parser.error(f"--resume {args.resume}: there is no such file")
+    if args.mesh is not None:
+        if args.device == "cpu":
+            parser.error("--mesh needs XLA, so it can't go with --device cpu")
+        if args.batch_size % math.prod(args.mesh.values()):
+            parser.error(f"--batch-size {args.batch_size} can't be divided over {math.prod(args.mesh.values())} chips")
+    elif args.resume is not None and args.resume.is_dir():
+        parser.error(f"--resume {args.resume} is a folder, which --mesh wrote: give --mesh too")
     return args
 
 
@@ -76,14 +87,19 @@ def to_cpu(tree: Any) -> Any:
     return [to_cpu(value) for value in tree] if isinstance(tree, list) else tree
 
 
-def save(path: Path, step: int, model: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device) -> None:
+def save(
+    path: Path, step: int, model: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device, mesh: Any = None
+) -> None:
     """Write the checkpoint beside its place and rename it, so that a crash leaves the old one or the new one whole."""
-    state = {"step": step, "model": to_cpu(model.state_dict()), "optimizer": to_cpu(optimizer.state_dict())}
+    state = {"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()}
     state["rng"] = {"cpu": torch.get_rng_state(), device.type: device_rng(device)}
     path.parent.mkdir(parents=True, exist_ok=True)
+    if mesh is not None:
+        chips.save(path, state)
+        return
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, suffix=".tmp", delete=False) as file:
         try:
-            torch.save(state, file)
+            torch.save(to_cpu(state), file)
             file.flush()
             os.fsync(file.fileno())
         except BaseException:
@@ -117,15 +133,20 @@ def report(step: int, steps: int, loss: float) -> None:
 def main(argv: Sequence[str] | None = None) -> float:
     """Train as the command line says, and return the last loss."""
     args = parse_arguments(argv)
+    mesh = None if args.mesh is None else chips.open_mesh(args.mesh)
     device, mark_step = open_device(args.device)
 
     torch.manual_seed(args.seed)
     device_rng(device, torch.get_rng_state() if args.device == "cpu" else args.seed)
     model = ToyModel().to(device)  # first the device, then the optimizer: it must hold the parameters that are trained
+    network = model if mesh is None else chips.shard(model, mesh)
     optimizer = torch.optim.Adam(model.parameters(), lr=args.learning_rate)
     first_step = 0
     if args.resume is not None:
-        state = torch.load(args.resume, map_location="cpu", weights_only=True)
+        if args.resume.is_dir():
+            state = chips.load(args.resume, model, optimizer)
+        else:
+            state = torch.load(args.resume, map_location="cpu", weights_only=True)
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         torch.set_rng_state(state["rng"]["cpu"])
@@ -139,14 +160,15 @@ def main(argv: Sequence[str] | None = None) -> float:
     loss_value = float("nan")
     for step in range(first_step + 1, args.steps + 1):
         x, y = next(data)
-        loss = train_step(model, optimizer, x.to(device), y.to(device), args.bf16)
+        x, y = (x.to(device), y.to(device)) if mesh is None else (chips.to_chips(x, mesh), chips.to_chips(y, mesh))
+        loss = train_step(network, optimizer, x, y, args.bf16)
         mark_step()
         if step % args.log_every == 0 or step == args.steps:
             loss_value = loss.item()  # after the step mark: the value is there, and no graph is cut
             report(step, args.steps, loss_value)
 
     if args.checkpoint is not None:
-        save(args.checkpoint, args.steps, model, optimizer, device)
+        save(args.checkpoint, args.steps, model, optimizer, device, mesh)
         print(f"saved {args.checkpoint}")
     return loss_value
 

@@ -19,7 +19,7 @@ from .fit import Answer, Question, answer, extrapolate, prepare, to_json
 from .fit_load import Cannot, UserError, load, read, trace, write
 from .fit_plan import FitError, NeedsValue, Plan
 from .fit_search import Search, largest_batch, smallest_topology, stretch
-from .fit_words import layers_sentence, notes, refusal
+from .fit_words import hardware, layers_sentence, notes, refusal
 from .pool import TpuUnavailable
 from .results import CompileResult
 from .scheduler import Interrupted, Limits, compile_all
@@ -250,6 +250,7 @@ def _report(job: _Job, given: Answer, search: Search | None, sources: _Sources) 
     said = ([sources.extrapolated] if sources.extrapolated else []) + notes(given)
     findings = filter_findings(judge([given.result], RunReport()), job.config) if given.result.status != "ok" else []
     document = to_json(given, said, [finding.as_dict() for finding in findings])
+    document["hardware"] = hardware(given)
     if search is not None:
         document["search"] = search.to_json()
         if search.best is not None:

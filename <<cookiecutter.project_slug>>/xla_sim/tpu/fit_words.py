@@ -10,6 +10,29 @@ from .fit_plan import NeedsValue, Plan
 _CHECKPOINT = "torch_xla.utils.checkpoint.checkpoint"
 
 
+# Cloud TPU's name of a slice (how it begins, and units a chip: v4 and v5p count cores) and its TPU VM image, as in
+# https://cloud.google.com/tpu/docs/supported-tpu-configurations and https://cloud.google.com/tpu/docs/runtimes
+_CLOUD = {
+    "v4": ("v4", 2, "tpu-ubuntu2204-base"),
+    "v5e": ("v5litepod", 1, "v2-alpha-tpuv5-lite"),
+    "v5p": ("v5p", 2, "v2-alpha-tpuv5"),
+    "v6e": ("v6e", 1, "v2-alpha-tpuv6e"),
+}
+
+
+def hardware(given: Answer) -> dict[str, str] | None:
+    """What to ask Google Cloud for: accelerator type, TPU VM image and train.py's --mesh; None where TPU VMs aren't offered."""
+    topology = given.question.topology
+    if topology.chip.name not in _CLOUD:
+        return None
+    begins, units, runtime = _CLOUD[topology.chip.name]
+    return {
+        "accelerator": f"{begins}-{topology.chips * units}",
+        "runtime": runtime,
+        "mesh": str(given.question.mesh),
+    }
+
+
 def notes(given: Answer) -> list[str]:
     """Assumptions first, then the levers when it doesn't fit; each a sentence."""
     plan = given.question.plan
@@ -35,30 +58,18 @@ def levers(given: Answer) -> list[str]:
     found = []
     recomputable = parts["weights"] + parts["activations"]
     if not plan.checkpointed and recomputable:
-        found.append(
-            (
-                recomputable,
-                f"{_gib(parts['activations'])} are activations and {_gib(parts['weights'])} gathered weights that wait for the "
-                "backward pass: try --checkpoint blocks, which computes and gathers them again",
-            )
-        )
+        waiting = f"{_gib(parts['activations'])} are activations and {_gib(parts['weights'])} gathered weights"
+        advice = "wait for the backward pass: try --checkpoint blocks, which computes and gathers them again"
+        found.append((recomputable, f"{waiting} that {advice}"))
     if parts["activations"] and plan.batch_size > given.question.mesh.ways(given.question.mesh.batch_axes):
         found.append((parts["activations"] // 2, f"a batch of {plan.batch_size // 2} would halve the activations"))
     held = parts["parameters"] + parts["optimizer"] + parts["gradients"]
     if held > given.capacity // 4:
-        found.append(
-            (
-                held // 2,
-                f"{_gib(held)} are parameters, gradients and optimizer state: twice the chips hold half of that each",
-            )
-        )
+        advice = "twice the chips hold half of that each"
+        found.append((held // 2, f"{_gib(held)} are parameters, gradients and optimizer state: {advice}"))
     if parts["gradients"] > given.capacity // 20:
-        found.append(
-            (
-                parts["gradients"],
-                f"{_gib(parts['gradients'])} are gradients that outlive the step: optimizer.zero_grad() before torch_xla.sync() frees them",
-            )
-        )
+        advice = "optimizer.zero_grad() before torch_xla.sync() frees them"
+        found.append((parts["gradients"], f"{_gib(parts['gradients'])} are gradients that outlive the step: {advice}"))
     return [sentence for _, sentence in sorted(found, reverse=True)]
 
 

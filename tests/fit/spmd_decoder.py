@@ -1,0 +1,55 @@
+"""The program that fit plans for fit_models.plan_decoder on four chips, written out with torch_xla's SPMD and run for real.
+
+Run with CPU_NUM_DEVICES=4. Parameters, activations and gradients are sharded as fit's defaults say.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import numpy as np
+import torch
+import torch_xla
+import torch_xla.distributed.spmd as xs
+import torch_xla.runtime as xr
+from fit_models import WORDS, Decoder, loss, tokens
+from xla_sim.tpu.sharding import default_spec, parse_mesh
+
+CHIPS = 4
+
+
+def main() -> None:
+    xr.use_spmd()
+    mesh = xs.Mesh(np.arange(CHIPS), (CHIPS,), ("fsdp",))
+    device = torch_xla.device()
+    torch.manual_seed(0)
+    model = Decoder().to(device)
+
+    def spec(tensor: torch.Tensor) -> tuple[str | None, ...]:
+        chosen = default_spec(tuple(tensor.shape), parse_mesh(f"fsdp={CHIPS}"))
+        return tuple(axes[0] if axes else None for axes in chosen)
+
+    def pin(module: torch.nn.Module, args: object, out: torch.Tensor) -> torch.Tensor:
+        return xs.mark_sharding_with_gradients(out, mesh, ("fsdp", *[None] * (out.dim() - 1)))
+
+    for parameter in model.parameters():
+        xs.mark_sharding(parameter, mesh, spec(parameter))
+        parameter.register_hook(lambda gradient: xs.mark_sharding(gradient, mesh, spec(gradient)) and None)
+    for module in (*model.blocks, model.embed, model.head, model):
+        module.register_forward_hook(pin)
+    optimizer = torch.optim.AdamW(model.parameters())
+    for _ in range(4):
+        batch = [torch.randint_like(one, WORDS).to(device) for one in tokens()]
+        for one in batch:
+            xs.mark_sharding(one, mesh, ("fsdp", None))
+        optimizer.zero_grad()
+        loss(model, batch).backward()
+        optimizer.step()
+        torch_xla.sync()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+"""From the command line to an answer by the real TPU compiler. Skipped where the compiler's Python isn't given."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from xla_sim.cli import main
+from xla_sim.tpu.chips import find_topology
+from xla_sim.tpu.fit import Answer, Question, answer, extrapolate, prepare
+from xla_sim.tpu.fit_trace import trace
+from xla_sim.tpu.pool import TpuUnavailable, probe
+from xla_sim.tpu.results import CompileRequest
+from xla_sim.tpu.scheduler import compile_all
+from xla_sim.tpu.sharding import parse_mesh
+
+HERE = Path(__file__).parent
+os.environ.setdefault("PJRT_DEVICE", "CPU")
+try:
+    probe()
+except TpuUnavailable as error:
+    pytest.skip(f"{error} (set XLA_SIM_TPU_PYTHON)", allow_module_level=True)
+
+
+@pytest.fixture(autouse=True)
+def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XLA_SIM_CACHE", str(tmp_path / "cache"))
+
+
+def fit(*arguments: str) -> tuple[int, dict[str, Any]]:
+    """Exit code and fit.json."""
+    code = main(["fit", *arguments])
+    path = Path("reports/xla_fit/fit.json")
+    return code, json.loads(path.read_text()) if path.exists() else {}
+
+
+def ask(function: Any, layers: int | None, folder: Path) -> tuple[Question, Any]:
+    plan, graph = trace(function, "fit_models:plan", layers=layers)
+    question = Question(plan, graph, find_topology("v5e:2x2"), parse_mesh("fsdp=4"))
+    return question, prepare(question, folder)
+
+
+def test_an_answer_accounts_for_every_byte_of_a_chip(capsys: pytest.CaptureFixture[str]) -> None:
+    code, found = fit("fit_models:plan_long", "--topology", "v5e:2x2", "--mesh", "fsdp=4", "--json", "copy.json")
+    assert code == 0
+    assert found == json.loads(Path("copy.json").read_text())
+    assert found["status"] == "ok"
+    assert found["mesh"] == {"fsdp": 4}
+    hbm, expected = found["hbm"], found["expected"]
+    assert sum(hbm[key] for key in hbm if key not in ("capacity", "total")) == hbm["total"]
+    for part in ("parameters", "optimizer", "gradients"):
+        assert hbm[part] == pytest.approx(expected[part], rel=0.01)
+    assert expected["parameters"] == found["parameters"]  # four bytes each, on four chips
+    assert {one["kind"] for one in found["collectives"]} >= {"all-gather"}
+    assert found["bound"]["seconds"] > 0
+    scores = 64 // 4 * 4 * 1024 * 1024 * 2  # batch, heads, length and length again, in bfloat16 at least
+    assert hbm["activations"] >= scores
+    largest = next(one for one in found["buffers"] if one["part"] == "activations")
+    assert largest["logical"] >= scores
+    line = (HERE / "fit_models.py").read_text().splitlines()[largest["location"]["line"] - 1]
+    assert "softmax" in line or "scores" in line
+    assert found["hardware"] == {"accelerator": "v5litepod-4", "runtime": "v2-alpha-tpuv5-lite", "mesh": "fsdp=4"}
+    assert "fits" in capsys.readouterr().out
+
+
+def test_the_answer_is_that_of_the_same_program_run_on_virtual_devices(tmp_path: Path) -> None:
+    environment = {**os.environ, "CPU_NUM_DEVICES": "4"}
+    command = [sys.executable, "-m", "xla_sim", "run", "--quiet", "--fail-on", "never", "--out", "run", str(HERE / "spmd_decoder.py")]
+    subprocess.run(command, env=environment, check=True)
+    report = json.loads(Path("run/report.json").read_text())
+    step = max(report["graphs"], key=lambda graph: (graph["executions"], graph["inputs"]))
+    question, planned = ask(__import__("fit_models").plan_decoder, None, tmp_path)
+    ran = CompileRequest("run", Path("run") / step["hlo"], "v5e:2x2", 4)
+    fitted, real = compile_all([planned, ran])
+    assert fitted.hbm is not None
+    assert real.hbm is not None
+    assert fitted.hbm.arguments == pytest.approx(real.hbm.arguments, rel=0.01)
+    assert fitted.hbm.total - fitted.hbm.code == pytest.approx(real.hbm.total - real.hbm.code, rel=0.02)
+    assert {one.kind: one.count for one in fitted.collectives} == {one.kind: one.count for one in real.collectives}
+    assert answer(question, fitted).total == fitted.hbm.total
+
+
+def test_a_model_that_does_not_fit_says_where_the_memory_goes_and_what_would_help() -> None:
+    code, found = fit("fit_models:plan_too_large", "--topology", "v5e:2x2")
+    assert code == 1
+    assert found["status"] == "oom"
+    assert [one["code"] for one in found["findings"]] == ["TPU502"]
+    assert found["hbm"]["total"] > found["hbm"]["capacity"]
+    held = 8 * 16384**2 * 4 // 4
+    assert found["expected"] == {"parameters": held, "optimizer": 2 * held, "gradients": held, "batch": 2 * 16384 * 4}
+    assert any("twice the chips hold half of that each" in note for note in found["notes"])
+
+
+def test_the_smallest_slice_is_found(capsys: pytest.CaptureFixture[str]) -> None:
+    code, found = fit("fit_models:plan_too_large", "--topology", "v5e", "--search")
+    assert code == 0
+    rows = {row["chips"]: row["status"] for row in found["search"]["rows"]}
+    smallest = found["chips"]
+    assert rows[smallest] == "ok"
+    assert all(status == "oom" for chips, status in rows.items() if chips < smallest)
+    assert smallest // 2 in rows
+    assert found["search"]["answer"] == f"{found['topology']} with --mesh fsdp={smallest}"
+
+
+def test_layers_extrapolate_to_the_whole_model(tmp_path: Path) -> None:
+    function = __import__("fit_models").plan_deep
+    asked = [ask(function, layers, tmp_path) for layers in (2, 4, None)]
+    few, more, whole = (
+        answer(question, result)
+        for (question, _), result in zip(asked, compile_all([request for _, request in asked]))
+    )
+    guess: Answer = extrapolate(asked[2][0], few, more)
+    assert guess.expected == whole.expected
+    assert guess.parts["parameters"] == whole.expected["parameters"]
+    assert guess.total - guess.parts["code"] == pytest.approx(whole.total - whole.parts["code"], rel=0.1)
+    assert guess.result.bound is not None
+    assert whole.result.bound is not None
+    assert guess.result.bound.matrix_flops == pytest.approx(whole.result.bound.matrix_flops, rel=0.02)
+
+
+def test_a_step_that_reads_a_value_is_a_finding_at_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    code, found = fit("fit_models:plan_reading", "--topology", "v5e:2x2")
+    assert code == 1
+    (finding,) = found["findings"]
+    assert (finding["code"], finding["severity"]) == ("XLA201", "error")
+    source = (HERE / "fit_models.py").read_text().splitlines()
+    assert "if x.sum() > 0" in source[finding["location"]["line"] - 1]
+    assert finding["message"] == "local_scalar_dense needs a value in the middle of the step, and a step that is only planned has none"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        ([], 2, "fit needs a function, as package.module:function, or target in [tool.xla_sim.fit]; see fit --help"),
+        (["fit_models:plan_decoder"], 2, "fit needs --topology, as v5e:8x8, or topology in [tool.xla_sim.fit]"),
+        (["fit_models.plan_decoder", "--topology", "v5e:2x2"], 2, "'fit_models.plan_decoder' is not package.module:function"),
+        (["no_such:plan", "--topology", "v5e:2x2"], 2, "there is no module no_such"),
+        (["fit_models:nothing", "--topology", "v5e:2x2"], 2, "fit_models has no function nothing"),
+        (["fit_models:plan_decoder", "--topology", "v5e"], 2, "v5e is a family of chips: name a slice"),
+        (["fit_models:plan_decoder", "--topology", "v5e:2x2", "--mesh", "fsdp=8"], 2, "mesh fsdp=8 is 8 chips, v5e:2x2 has 4"),
+        (["fit_models:plan_decoder", "--topology", "v5e:2x2", "--batch-size", "6"], 2, "its first dimension is 6"),
+        (["fit_models:plan_decoder", "--topology", "v5e:2x2", "--checkpoint", "nope.*"], 2, "no module of that name"),
+        (["fit_models:plan_decoder", "--topology", "v5e:2x2", "--layers", "2"], 2, "give two numbers of layers"),
+        (["fit_models:tokens", "--topology", "v5e:2x2"], 2, "must return (model, optimizer, batch)"),
+        (["fit_models:loss", "--topology", "v5e:2x2"], 3, "the function failed, see above"),
+    ],
+)
+def test_what_is_wrong_is_a_sentence(
+    arguments: list[str], code: int, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert fit(*arguments)[0] == code
+    assert sentence in capsys.readouterr().err
+    assert not Path("reports/xla_fit/fit.json").exists()
+
+
+def test_the_configuration_gives_what_the_command_line_leaves_out(tmp_path: Path) -> None:
+    Path("pyproject.toml").write_text(
+        '[tool.xla_sim.fit]\ntarget = "fit_models:plan_decoder"\ntopology = "v5e:2x2"\nmesh = "fsdp=2,tensor=2"\n'
+        '[tool.xla_sim.fit.parameters]\n"blocks.*.qkv.weight" = ["tensor", "fsdp"]\n'
+        '[tool.xla_sim.fit.activations]\n"blocks.*" = ["fsdp", "", "tensor"]\n'
+    )
+    code, found = fit()
+    assert (code, found["mesh"], found["batch_size"]) == (0, {"fsdp": 2, "tensor": 2}, 16)
+    Path("pyproject.toml").write_text('[tool.xla_sim.fit]\ntarget = "fit_models:plan_decoder"\ntopologie = "v5e:2x2"\n')
+    assert main(["fit"]) == 2
+
+
+def test_a_trace_is_enough_where_torch_is_not_installed(tmp_path: Path) -> None:
+    assert fit("fit_models:plan_decoder", "--topology", "v5e:2x2")[0] == 0
+    before = json.loads(Path("reports/xla_fit/fit.json").read_text())
+    python = os.environ.get("XLA_SIM_TPU_PYTHON", sys.executable)
+    command = [python, "-m", "xla_sim", "fit", "--traced", "reports/xla_fit", "--topology", "v5e:2x2", "--out", "again"]
+    subprocess.run(command, check=True)
+    after = json.loads(Path("again/fit.json").read_text())
+    assert {**after, "seconds": 0} == {**before, "seconds": 0}
