@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 from judge_cases import compare
-
 from xla_sim.config import Config
 from xla_sim.judge import judge
 from xla_sim.program import supervise_script

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from xla_sim.program import supervise_script
 
 START = """

@@ -268,15 +268,20 @@ class Observer:
         self._loss = None
         while self._losses and (final or self._losses[0][0] <= self.step - LOSS_DELAY):
             step, loss, where = self._losses.popleft()
-            if not self._nonfinite and not self._finite(loss):
+            became = "" if self._nonfinite else self._became(loss)
+            if became:
                 self._nonfinite = True
-                self.recorder.emit("fact", name="nonfinite", step=step, at=where, values={"what": "the loss"})
+                values = {"what": "the loss", "became": became}
+                self.recorder.emit("fact", name="nonfinite", step=step, at=where, values=values)
 
-    def _finite(self, tensor: Any) -> bool:
+    def _became(self, tensor: Any) -> str:
+        """ "NaN", "infinite", or nothing when all is finite; read without leaving a trace in what is measured."""
         on_host = tensor.detach().to("cpu")
         self._moved = (self._metric("OutboundData"), self._metric("InboundData"))
         self._log.new()
-        return bool(self.torch.isfinite(on_host).all())
+        if bool(self.torch.isfinite(on_host).all()):
+            return ""
+        return "NaN" if bool(self.torch.isnan(on_host).any()) else "infinite"
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
@@ -316,7 +321,8 @@ class Observer:
             if id(parameter) in seen or parameter.device.type != "xla" or total > PARAMETER_BYTES:
                 continue
             seen.add(id(parameter))
-            if parameter.is_floating_point() and not self._finite(parameter):
-                what = f"parameter {names.get(id(parameter), 'of the optimizer')!r}"
-                self.recorder.emit("fact", name="nonfinite", step=self.step, at=None, values={"what": what})
+            became = self._became(parameter) if parameter.is_floating_point() else ""
+            if became:
+                values = {"what": f"parameter {names.get(id(parameter), 'of the optimizer')!r}", "became": became}
+                self.recorder.emit("fact", name="nonfinite", step=self.step, at=None, values=values)
                 return

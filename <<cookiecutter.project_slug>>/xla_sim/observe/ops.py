@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode, _get_current_function_mode
 
 from xla_sim.observe import frames
@@ -21,6 +22,7 @@ from xla_sim.observe.recorder import Recorder
 
 # counted like fallbacks, but a read of a value, which is its own matter
 READS = frozenset({"aten::_local_scalar_dense", "aten::item"})
+MOVES = (Tensor.to, Tensor.cpu)
 BIG = 1 << 20  # bytes from which sending the same tensor again is worth a word
 
 
@@ -88,14 +90,21 @@ class OpWatch(TorchFunctionMode):
         if func.__name__ == "__get__":
             return result  # an attribute such as x.shape: no op, and looked at often
         self.recorder.harmless(self.look)
-        if func is Tensor.to:
-            self.recorder.harmless(self._uploaded, args[0], result)
+        if func in MOVES:
+            self.recorder.harmless(self._moved, args[0], result)
         return result
 
-    def _uploaded(self, source: Tensor, result: Any) -> None:
-        """Remember what large host tensors hold, to see whether the same is sent to the device step after step."""
+    def _moved(self, source: Tensor, result: Any) -> None:
+        """Remember large tensors that pass between host and device, and whether the same is sent step after step."""
+        if is_lazy(source) or not isinstance(result, Tensor):
+            return
         size = source.numel() * source.element_size()
-        if size < BIG or source.device.type != "cpu" or result.device.type != "xla":
+        if size < BIG or source.device.type == result.device.type:
+            return
+        if source.device.type == "xla":
+            values = {"bytes": size, "shape": list(source.shape)}
+            where = self.recorder.frames(frames.stack(sys._getframe()))
+            self.recorder.emit("fact", name="download", step=self.step, at=where, values=values)
             return
         with torch._C.DisableTorchFunction():
             content = zlib.crc32(source.detach().contiguous().flatten().view(torch.uint8).numpy())

@@ -53,6 +53,11 @@ class Rule:
         return inspect.cleandoc(cls.check.__doc__ or "")
 
 
+def times(count: int) -> str:
+    """``once``, ``3 times``."""
+    return "once" if count == 1 else f"{count} times"
+
+
 def all_rules() -> list[Rule]:
     """One instance of each rule, by code."""
     found: list[Rule] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from xla_sim.difference import Difference, difference, nearest
-from xla_sim.rules.base import Rule
+from xla_sim.rules.base import Rule, times
 from xla_sim.rules.contexts import Ran, contexts, load
 from xla_sim.rules.growth import growth
 from xla_sim.trace import Finding, Trace
@@ -69,7 +69,7 @@ class GraphRecompile(Rule):
         first, change = late[0]
         ran = len({item.step.index for item in executions})
         once = f"compiled again at step {first.step.index}: {change.summary}"
-        often = f"compiled again {len(late)} times in {ran} steps, first at step {first.step.index}: {change.summary}"
+        often = f"compiled again {times(len(late))} in {ran} steps, first at step {first.step.index}: {change.summary}"
         used = "; each of these graphs is used again, so there are only a few" if bounded else ""
         return self.finding(
             (once if len(late) == 1 else often) + used,

@@ -7,7 +7,7 @@ import linecache
 import statistics
 from collections.abc import Iterable, Sequence
 
-from xla_sim.rules.base import Rule
+from xla_sim.rules.base import Rule, times
 from xla_sim.trace import Fallback, Finding, Location, Step, Trace
 
 # ops that must know values to know a shape or to branch: they read, wherever they run
@@ -29,6 +29,7 @@ LARGE = 1 << 20  # bytes a step
 
 def code_of(location: Location) -> str:
     """The source line, shortened."""
+    linecache.checkcache()
     frame = next((f for f in location.frames if f.line == location.line and f.function == location.function), None)
     text = linecache.getline(frame.file if frame else location.file, location.line).strip()
     text = text or linecache.getline(location.file, location.line).strip()
@@ -83,8 +84,8 @@ class HostSync(Rule):
             needs = f" ({', '.join(ops)} has to know values)" if ops else ""
             code = code_of(location)
             yield self.finding(
-                f"{'`' + code + '`' if code else 'this line'} reads a value inside the step{needs}, {len(reads)} times in "
-                f"{len(steps)} steps: each cuts the graph and waits for the device",
+                f"{'`' + code + '`' if code else 'this line'} reads a value inside the step{needs}, {times(len(reads))} in "
+                f"{len(steps)} step{'s' * (len(steps) != 1)}: each cuts the graph and waits for the device",
                 "avoid shapes that depend on values: multiply by the mask, or torch.where"
                 if ops
                 else "read it after torch_xla.sync(), every N steps, or in xm.add_step_closure",
@@ -169,7 +170,7 @@ class CpuFallback(Rule):
             where = next((p for p in places if not _in_backward(p.location)), places[0]).location
             code = code_of(where)
             yield self.finding(
-                f"{op} has no lowering in torch_xla {trace.stack.get('torch_xla', '')} and ran on the host, {count} times in "
+                f"{op} has no lowering in torch_xla {trace.stack.get('torch_xla', '')} and ran on the host, {times(count)} in "
                 f"{steps} step{'s' * (steps != 1)}"
                 + (f" (`{code}`)" if code else _whereabouts(trace, op) if not where.line else ""),
                 "compute it with ops that XLA has, or move it out of the step (into the data pipeline)",
@@ -237,7 +238,8 @@ class LargeTransfer(Rule):
             return  # cpu-fallback says what to do about that traffic
         median = int(statistics.median(got))
         reads = collections.Counter(e.location for step in measured for e in step.executions if e.cause == "read")
-        where = reads.most_common(1)[0][0] if reads else measured[0].location
+        seen = trace.facts_named("download")
+        where = seen[0].location if seen else reads.most_common(1)[0][0] if reads else measured[0].location
         yield self.finding(
             f"every step reads {_size(median)} back from the device (median of {len(got)} steps)",
             "reduce on the device and read the result, or read every N steps",

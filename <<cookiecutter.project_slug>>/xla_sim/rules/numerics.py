@@ -108,7 +108,7 @@ class WideDtype(Rule):
         total = sum(counter.values())
         names = {"f64": "float64", "c128": "complex128", "s64": "int64", "u64": "int64"}
         return self.finding(
-            f"{total} operations compute in {names[dtype]}, such as {torch_op(instruction.op_type) or instruction.opcode} "
+            f"{total} operation{'s compute' if total > 1 else ' computes'} in {names[dtype]}, such as {torch_op(instruction.op_type) or instruction.opcode} "
             f"on {instruction.shape}",
             "convert to float32 (complex64) where the tensor is made"
             if severity == "warning"

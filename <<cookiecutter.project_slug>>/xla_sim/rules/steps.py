@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 from collections.abc import Iterable
 
-from xla_sim.rules.base import Rule
+from xla_sim.rules.base import Rule, times
 from xla_sim.trace import Execution, Finding, Location, Step, Trace
 
 UNROLLED = 4  # optimizer steps of one mark that can't be meant
@@ -63,7 +63,7 @@ class MissingStep(Rule):
         yield from self._evaluation(trace)
 
     def _training(self, step: Step, trained: int, reads: list[Execution]) -> Finding:
-        ending = f"they ran only because a value was read ({len(reads)} times)" if reads else "none of it ever ran"
+        ending = f"they ran only because a value was read ({times(len(reads))})" if reads else "none of it ever ran"
         opt = next((f.location for f in step.forwards if f.grad), Location())
         return self.finding(
             f"{trained} optimizer steps went by without a step mark; {ending}",
@@ -105,7 +105,7 @@ class MissingStep(Rule):
                 continue
             yield self.finding(
                 f"{count} evaluation batches went by without a step mark; they ran only because a value was read "
-                f"({len(reads)} times)",
+                f"({times(len(reads))})",
                 "call torch_xla.sync() after every evaluation batch, and read the totals after the loop",
                 _most_frequent(reads),
                 batches=count,

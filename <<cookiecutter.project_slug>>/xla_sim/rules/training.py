@@ -229,12 +229,13 @@ class NonFinite(Rule):
             what = fact.values["what"]
             where = fact.location if fact.location.line else _last_training(trace)
             yield self.finding(
-                f"{what} is no finite number"
+                f"{what} became {fact.values['became']}"
                 + (f", first at step {fact.step}" if what == "the loss" else " at the end of the run"),
                 "lower the learning rate, clip gradients, or use the numerically stable form of the loss",
                 where,
                 step=fact.step,
                 what=what,
+                became=fact.values["became"],
             )
 
 

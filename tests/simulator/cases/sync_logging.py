@@ -1,5 +1,6 @@
 """The logging module formats a tensor at every step."""
 
+import io
 import logging
 
 import torch
@@ -7,8 +8,9 @@ import torch.nn as nn
 import torch_xla
 import torch_xla.core.xla_model as xm
 
-logging.basicConfig(level=logging.INFO, filename="/dev/null")
 log = logging.getLogger("train")
+log.setLevel(logging.INFO)
+log.addHandler(logging.StreamHandler(io.StringIO()))
 device = xm.xla_device()
 model = nn.Linear(32, 4).to(device)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
