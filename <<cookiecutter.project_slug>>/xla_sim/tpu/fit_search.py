@@ -63,7 +63,8 @@ def smallest_topology(chip: Chip, mesh: Mesh | None, batch_size: int, attempt: T
     devices = 1
     while devices <= chip.largest * chip.devices_per_chip:
         topology, stretched = topology_for(chip, devices), stretch(mesh, devices)
-        if topology and stretched and batch_size % stretched.ways(stretched.batch_axes) == 0:
+        exact = topology is not None and topology.devices == devices  # no slice has fewer than four chips
+        if topology and exact and stretched and batch_size % stretched.ways(stretched.batch_axes) == 0:
             candidates.append((topology, stretched))
         devices *= 2
     if not candidates:
