@@ -123,7 +123,8 @@ def test_layers_extrapolate_to_the_whole_model(tmp_path: Path) -> None:
     function = __import__("fit_models").plan_deep
     asked = [ask(function, layers, tmp_path) for layers in (2, 4, None)]
     few, more, whole = (
-        answer(question, result) for (question, _), result in zip(asked, compile_all([request for _, request in asked]))
+        answer(question, result)
+        for (question, _), result in zip(asked, compile_all([request for _, request in asked]), strict=True)
     )
     guess: Answer = extrapolate(asked[2][0], few, more)
     assert guess.expected == whole.expected
