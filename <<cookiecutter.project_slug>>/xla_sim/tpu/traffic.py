@@ -86,9 +86,12 @@ def _moved(program: Program, instruction: Instruction) -> float:
     operands = [program.by_id[number] for number in dict.fromkeys(instruction.operands) if number in program.by_id]
     if opcode == "dynamic-update-slice" or opcode == "scatter":
         return 2 * _bytes(operands[-1 if opcode == "scatter" else 1].shape)
-    if opcode == "custom-call":
-        return 0  # may be a buffer that nobody writes yet
     written = _written(instruction)
+    if opcode == "custom-call":
+        if not instruction.raw.custom_call_target.startswith("X64"):
+            return 0  # may be a buffer that nobody writes yet, or a kernel that works in place
+        # the halves of 64-bit numbers, split and combined: what is written is read once, whoever reads the rest
+        return written + min(instruction.shape.logical, sum(_bytes(operand.shape) for operand in operands))
     if opcode in _CUTS:
         return written + (min(written, _bytes(operands[0].shape)) if _bytes(operands[0].shape) else 0)
     if opcode in ("fusion", "async-start") and instruction.called:
