@@ -18,6 +18,7 @@ import json, sys
 import torch
 import torch.nn as nn
 import torch_xla
+import torch_xla.core.xla_model as xm
 import torch_xla.debug.metrics as met
 
 torch.manual_seed(0)
@@ -27,6 +28,7 @@ END = """
 def hexadecimal(tensor):
     return tensor.detach().cpu().double().sum().item().hex()
 
+xm.wait_device_ops()  # executions are counted when they end
 counts = {name: met.counter_value(name) for name in met.counter_names() if "Compile" in name or "Execute" in name}
 result = {"counts": counts, "parameters": [hexadecimal(p) for p in model.parameters()]}
 with open(sys.argv[1], "w") as file:

@@ -74,7 +74,7 @@ class HostSync(Rule):
         """
         explained = {_place(f.location) for f in trace.fallbacks if f.op not in DATA_DEPENDENT}
         for (file, line), steps in _reads(trace).items():
-            if (file, line) in explained or (not line and any(step.fallbacks for step in steps)):
+            if (file, line) in explained or (not line and any(_cut_by_others(step) for step in steps)):
                 continue
             reads = [e for s in steps for e in s.executions if e.cause == "read" and _place(e.location) == (file, line)]
             location = reads[0].location
@@ -94,6 +94,11 @@ class HostSync(Rule):
                 steps=[step.index for step in steps][:50],
                 ops=ops,
             )
+
+
+def _cut_by_others(step: Step) -> bool:
+    """Whether an execution without a line is explained: by a fallback, or by dynamo, whose backward pass makes one."""
+    return bool(step.fallbacks) or any(e.cause == "dynamo" for e in step.executions)
 
 
 def _place(location: Location) -> tuple[str, int]:
