@@ -32,7 +32,10 @@ def conda_alias() -> str:
     for place in (os.environ.get("CONDARC"), "~/.condarc", "~/.config/conda/.condarc", "~/.mambarc"):
         path = Path(place).expanduser() if place else None
         if path is not None and path.is_file():
-            settings = yaml.safe_load(path.read_text(encoding="utf-8"))
+            try:
+                settings = yaml.safe_load(path.read_text(encoding="utf-8"))
+            except yaml.YAMLError:
+                continue  # conda reads it too, and says what is wrong with it
             if isinstance(settings, dict) and settings.get("channel_alias"):
                 return str(settings["channel_alias"]).rstrip("/")
     return CONDA_HOST
@@ -49,16 +52,17 @@ def rattler_mirrors() -> dict[str, list[str]]:
 
 
 def unreachable(url: str) -> str | None:
-    """Ask for the headers of an address; return why it can't be reached, or None when it answers.
+    """Ask for an address and read no more than its headers; return why it can't be reached, or None when it answers.
 
     A name lookup can take longer than any socket timeout, so the question is asked in a thread that is not waited for.
+    It is a GET, because what stands behind channels and indexes may refuse a HEAD.
     """
     seconds = float(os.environ.get("XLA_SIM_TIMEOUT", "3"))
     answer: list[str | None] = [f"no answer in {seconds:g} seconds"]
 
     def ask() -> None:
         try:
-            request = urllib.request.Request(url, method="HEAD", headers={"User-Agent": "xla_sim"})
+            request = urllib.request.Request(url, headers={"User-Agent": "xla_sim"})
             with urllib.request.urlopen(request, timeout=seconds):
                 answer[0] = None
         except urllib.error.HTTPError as error:
