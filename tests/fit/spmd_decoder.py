@@ -35,9 +35,12 @@ def main() -> None:
     def pin(module: torch.nn.Module, args: object, out: torch.Tensor) -> torch.Tensor:
         return xs.mark_sharding_with_gradients(out, mesh, ("fsdp", *[None] * (out.dim() - 1)))
 
+    def pin_gradient(gradient: torch.Tensor) -> None:
+        xs.mark_sharding(gradient, mesh, spec(gradient))
+
     for parameter in model.parameters():
         xs.mark_sharding(parameter, mesh, spec(parameter))
-        parameter.register_hook(lambda gradient: xs.mark_sharding(gradient, mesh, spec(gradient)) and None)
+        parameter.register_hook(pin_gradient)
     for module in (*model.blocks, model.embed, model.head, model):
         module.register_forward_hook(pin)
     optimizer = torch.optim.AdamW(model.parameters())
