@@ -18,7 +18,7 @@ from pathlib import Path
 
 import loopback
 import pytest
-from conftest import BIN, run
+from conftest import run
 
 SMALL = """\
 name: tpu_simulate
@@ -289,25 +289,16 @@ def test_listing_reads_like_a_table_of_contents_and_asks_nobody(repository: Path
     assert all(line.split(" -> ")[1].strip().endswith((".", "?")) for line in lines)
 
 
-@pytest.mark.parametrize("runner", ["uv", "nox"])
-def test_script_mode_needs_nothing_installed(repository: Path, runner: str) -> None:
-    """uv run noxfile.py, and nox by itself, bring what the header of the noxfile names."""
-    if runner == "uv":
-        listed = run(
-            str(BIN / "uv") if (BIN / "uv").exists() else "uv",
-            "run",
-            "--no-project",
-            "noxfile.py",
-            "-l",
-            cwd=repository,
-        )
-    else:
-        bare = repository / "bare"
+@pytest.mark.parametrize("runner", ["uv", "pipx", "nox"])
+def test_script_mode_needs_nothing_installed(repository: Path, tmp_path: Path, runner: str) -> None:
+    """uv run noxfile.py, pipx run noxfile.py, and nox by itself bring what the header of the noxfile names."""
+    if runner == "nox":
+        bare = tmp_path / "bare"
         subprocess.run([sys.executable, "-m", "virtualenv", "--quiet", str(bare)], check=True)
         subprocess.run([str(bare / "bin" / "pip"), "install", "--quiet", "nox"], check=True)
-        listed = subprocess.run(
-            [str(bare / "bin" / "nox"), "-l"], cwd=repository, capture_output=True, text=True, check=False
-        )
+        listed = run(bare / "bin" / "nox", "-l", cwd=repository)
+    else:
+        listed = run(runner, "run", "noxfile.py", "-l", cwd=repository, PIPX_HOME=str(tmp_path / "pipx"))
     assert listed.returncode == 0, listed.stderr
     assert "* xla_sim -> " in listed.stdout
 
