@@ -86,6 +86,7 @@ def tpu_fit(session: nox.Session) -> None:
 def in_env(session: nox.Session, *arguments: str, name: str = "env") -> None:
     """Run the Python of an environment, as on a TPU but with PJRT's CPU device."""
     variables = {"PJRT_DEVICE": os.environ.get("PJRT_DEVICE", "CPU")}
+    variables["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # torch 2.7 starts a pool of compilers that XLA has no use for
     variables["XLA_SIM_TPU_PYTHON"] = nox_env.python(session, "tpu_compiler")
     session.run(nox_env.python(session, name), *arguments, env=variables, external=True)
 
