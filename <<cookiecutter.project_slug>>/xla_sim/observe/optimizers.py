@@ -221,21 +221,17 @@ class OptimizerWatch:
         )  # fmt: skip
 
     def _orphans(self, state: _State) -> list[str]:
-        """Parameters in use that have a gradient and that no optimizer holds, where this one's have no use.
+        """Parameters in use that have a gradient and that no optimizer holds, where this one's belong to no module in use.
 
-        They took the place of one that the optimizer holds when that is in no module any more, or has their shape.
+        They took the place of those: of the same shape, or, when a layer was replaced by a smaller one, of any.
         """
-        unused = [entry for entry in state.without if entry[3]]
-        shapes = {tuple(entry[2]) for entry in unused}
-        replaced = any(entry[5] for entry in unused)
-        if not unused:
+        gone = [entry for entry in state.without if entry[3] and entry[5]]
+        if not gone:
             return []
         held = {id(p) for p in self.tensors()}
-        return [
-            name
-            for name, p in self.modules.parameters()
-            if id(p) not in held and p.grad is not None and (replaced or tuple(p.shape) in shapes)
-        ]
+        found = [(name, p) for name, p in self.modules.parameters() if id(p) not in held and p.grad is not None]
+        shapes = {tuple(entry[2]) for entry in gone}
+        return [name for name, p in found if tuple(p.shape) in shapes] or [name for name, _ in found]
 
 
 def _parameters(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
