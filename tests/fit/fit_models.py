@@ -85,7 +85,12 @@ def plan_with_dropout() -> Any:
 def plan_too_large() -> Any:
     """64 GiB of float32 parameters, gradients and state of Adam: 16 GiB for each of four chips, which have a little less."""
     model = nn.Sequential(*(nn.Linear(16384, 16384, bias=False) for _ in range(16)))
-    return model, torch.optim.Adam(model.parameters()), torch.zeros(8, 16384), lambda model, x: model(x).square().mean()
+    return (
+        model,
+        torch.optim.Adam(model.parameters()),
+        torch.zeros(32, 16384),
+        lambda model, x: model(x).square().mean(),
+    )
 
 
 def plan_reading() -> Any:

@@ -27,6 +27,7 @@ def main() -> None:
     device = torch_xla.device()
     torch.manual_seed(0)
     model = Decoder().to(device)
+    model.head.weight = model.embed.weight  # moving to an XLA device breaks ties
 
     def spec(tensor: torch.Tensor) -> tuple[str | None, ...]:
         chosen = default_spec(tuple(tensor.shape), parse_mesh(f"fsdp={CHIPS}"))

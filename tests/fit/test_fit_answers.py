@@ -104,7 +104,7 @@ def test_a_model_that_does_not_fit_says_where_the_memory_goes_and_what_would_hel
     assert [one["code"] for one in found["findings"]] == ["TPU502"]
     assert found["hbm"]["total"] > found["hbm"]["capacity"]
     held = 16 * 16384**2 * 4 // 4
-    assert found["expected"] == {"parameters": held, "optimizer": 2 * held, "gradients": held, "batch": 2 * 16384 * 4}
+    assert found["expected"] == {"parameters": held, "optimizer": 2 * held, "gradients": held, "batch": 8 * 16384 * 4}
     assert any("twice the chips hold half of that each" in note for note in found["notes"])
 
 

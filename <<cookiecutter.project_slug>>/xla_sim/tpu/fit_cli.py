@@ -176,7 +176,10 @@ def _search(job: _Job, sources: _Sources) -> Search:
         assert mesh is not None
         return largest_batch(topology, mesh, sources.ask)
     plan, _ = sources.traced(job.batch_size)
-    first = smallest_topology(find_chip(job.topology), job.mesh, plan.batch_size, sources.ask)
+    chip = find_chip(job.topology)
+    first = smallest_topology(
+        chip, job.mesh, plan.batch_size, lambda slice, mesh, _: sources.ask(slice, mesh, job.batch_size)
+    )
     if first.best is None or not sources.varies:
         return first
     asked = first.best.question
