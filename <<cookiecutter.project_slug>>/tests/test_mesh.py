@@ -19,7 +19,8 @@ SOURCE = Path(<< cookiecutter.package_name >>.__file__).parents[1]
 def train(*arguments: str, devices: int = 8) -> subprocess.CompletedProcess[str]:
     """Run train.py on so many virtual devices: SPMD is switched on once per process, so each run needs a new one."""
     environment = {**os.environ, "PJRT_DEVICE": "CPU", "CPU_NUM_DEVICES": str(devices), "PYTHONPATH": str(SOURCE)}
-    command = [sys.executable, "-m", "<< cookiecutter.package_name >>.train", "--log-every=1", *arguments]
+    module = "<< cookiecutter.package_name >>.train"
+    command = [sys.executable, "-m", module, "--log-every=1", *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 

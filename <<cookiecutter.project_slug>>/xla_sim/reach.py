@@ -63,7 +63,7 @@ def unreachable(url: str) -> str | None:
     def ask() -> None:
         try:
             request = urllib.request.Request(url, headers={"User-Agent": "xla_sim"})
-            with urllib.request.urlopen(request, timeout=seconds):
+            with urllib.request.urlopen(request, timeout=2 * seconds):  # the wait below is over first
                 answer[0] = None
         except urllib.error.HTTPError as error:
             answer[0] = f"it answers {error.code} {error.reason}"
