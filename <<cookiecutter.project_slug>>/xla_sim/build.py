@@ -135,7 +135,8 @@ class _Reader:
     def graphs(self, timeline: Sequence[Step]) -> tuple[Graph, ...]:
         sizes = {event["hash"]: event for event in self.events if event["e"] == "graph"}
         kept = {event["hash"]: event["path"] for event in self.events if event["e"] == "hlo"}
-        seconds = [s for event in self.events if event["e"] == "runtime" for s in event["compile_seconds"]]
+        counted, recorded = compilations(self.events)
+        seconds = counted if len(counted) == recorded else []  # else nobody knows which belongs to which
         seen: dict[str, list[Any]] = {}  # hash: first step, compilations, executions, first execution, seconds
         for step in timeline:
             for execution in step.executions:
@@ -218,6 +219,12 @@ def _executions(runs: Any) -> tuple[Execution, ...]:
     return tuple(result)
 
 
+def compilations(events: Sequence[Event]) -> tuple[list[float], int]:
+    """Seconds of every compilation by torch_xla's counters, and how many its record of causes has."""
+    counted = [s for event in events if event["e"] == "runtime" for s in event["compile_seconds"]]
+    return counted, sum(run[3] for event in events if event["e"] == "step" for run in event["runs"])
+
+
 def _unknown(stack: dict[str, str], events: Sequence[Event]) -> tuple[str, ...]:
     unknown = []
     if "torch" in stack and "torch_xla" not in stack:
@@ -230,6 +237,12 @@ def _unknown(stack: dict[str, str], events: Sequence[Event]) -> tuple[str, ...]:
             unknown.append(
                 f"steps of {event['what']} were not watched; of them only compilations and executions are known"
             )
+    counted, recorded = compilations(events)
+    if len(counted) > recorded:
+        more = len(counted) - recorded
+        unknown.append(
+            f"what caused {more} of {len(counted)} compilations (torch_xla records none that a fallback needs)"
+        )
     if not any(event["e"] == "runtime" for event in events):
         unknown.append("the program did not end by itself: compile times and torch_xla's metrics are missing")
     return tuple(unknown)

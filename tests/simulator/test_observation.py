@@ -90,7 +90,13 @@ def test_observation_changes_nothing(program: str, tmp_path: Path) -> None:
     assert trace.exit == 0
     expected = _read(bare)
     assert _read(observed) == expected
-    assert trace.compiles == expected["counts"]["UncachedCompile"]
+    # torch_xla counts compilations that a fallback in the backward pass needs, and leaves them out of its record
+    unrecorded = expected["counts"]["UncachedCompile"] - trace.compiles
+    said = [
+        f"what caused {unrecorded} of {expected['counts']['UncachedCompile']} compilations" in u for u in trace.unknown
+    ]
+    assert said == ([True] if "glu" in program else [])
+    assert unrecorded == 0 or said
 
 
 def _read(path: Path) -> dict[str, Any]:
