@@ -1,4 +1,4 @@
-"""The program that fit plans for fit_models.plan_decoder on four chips, written out with torch_xla's SPMD and run for real.
+"""The program that fit plans for fit_models.plan_freeing on four chips, written out with torch_xla's SPMD and run for real.
 
 Run with CPU_NUM_DEVICES=4. Parameters, activations and gradients are sharded as fit's defaults say.
 """
@@ -36,12 +36,12 @@ def main() -> None:
     def pin(module: torch.nn.Module, args: object, out: torch.Tensor) -> torch.Tensor:
         return xs.mark_sharding_with_gradients(out, mesh, ("fsdp", *[None] * (out.dim() - 1)))
 
-    def pin_gradient(gradient: torch.Tensor) -> None:
-        xs.mark_sharding(gradient, mesh, spec(gradient))
+    def pin_gradient(parameter: torch.Tensor) -> None:
+        xs.mark_sharding(parameter.grad, mesh, spec(parameter))
 
     for parameter in model.parameters():
         xs.mark_sharding(parameter, mesh, spec(parameter))
-        parameter.register_hook(pin_gradient)
+        parameter.register_post_accumulate_grad_hook(pin_gradient)
     for module in (*model.blocks, model.embed, model.head, model):
         module.register_forward_hook(pin)
     optimizer = torch.optim.AdamW(model.parameters())
@@ -49,9 +49,10 @@ def main() -> None:
         batch = [torch.randint_like(one, WORDS).to(device) for one in tokens()]
         for one in batch:
             xs.mark_sharding(one, mesh, ("fsdp", None))
-        optimizer.zero_grad()
-        loss(model, batch).backward()
+        value = loss(model, batch)
+        value.backward()
         optimizer.step()
+        optimizer.zero_grad()
         torch_xla.sync()
 
 

@@ -51,14 +51,15 @@ def shard(model: nn.Module, mesh: Any) -> nn.Module:
     import torch_xla.distributed.spmd as xs
     from torch_xla.experimental.spmd_fully_sharded_data_parallel import SpmdFullyShardedDataParallel
 
-    def share_gradient(gradient: torch.Tensor) -> None:
-        largest = gradient.shape.index(max(gradient.shape))  # the dimension that FSDP divides
-        xs.mark_sharding(gradient, mesh, tuple("fsdp" if i == largest else None for i in range(gradient.dim())))
+    def share_gradient(parameter: torch.Tensor) -> None:
+        largest = parameter.shape.index(max(parameter.shape))  # the dimension that FSDP divides
+        spec = tuple("fsdp" if i == largest else None for i in range(parameter.dim()))
+        xs.mark_sharding(parameter.grad, mesh, spec)
 
     extra = "data" if "data" in mesh.axis_names else None
     wrapped = SpmdFullyShardedDataParallel(model, mesh=mesh, extra_data_axis=extra)
     for parameter in model.parameters():
-        parameter.register_hook(share_gradient)
+        parameter.register_post_accumulate_grad_hook(share_gradient)
     return wrapped
 
 

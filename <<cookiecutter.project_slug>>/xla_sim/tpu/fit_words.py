@@ -47,6 +47,11 @@ def notes(given: Answer) -> list[str]:
     for place, count in plan.reads.items():
         cuts = f"the optimizer reads {count} values in a step ({_short(place)}), each of which cuts the real step and waits"
         said.append(f"{cuts}; planned as one graph")
+    if plan.of("gradient"):
+        said.append(
+            "the gradients outlive the step, and torch_xla can hold them twice (as a view and its base), which is not counted: "
+            + "optimizer.zero_grad() before torch_xla.sync() frees both"
+        )
     if given.whole:
         said.append(f"{_many(given.whole)} stay whole on each chip: the mesh divides none of their dimensions")
     return said + (levers(given) if given.result.status == "oom" or given.total > given.capacity else [])
