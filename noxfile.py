@@ -74,10 +74,10 @@ def tests_xla(session: nox.Session) -> None:
     """Test the simulator, the TPU compiler's part, the planner and the reports."""
     install_simulation(session)
     targets = session.posargs or ["tests/simulator", "tests/report", "tests/tpu", "tests/fit"]
-    session.run("python", "-m", "pytest", *targets, env=variables_for_tests(session))
+    session.run("python", "-m", "pytest", "-n", "2", "--dist", "loadfile", *targets, env=variables_for_tests(session))
 
 
-@nox.session(python=SIMULATION_PYTHON, reuse_venv=True, requires=["tpu_compiler"])
+@nox.session(python=SIMULATION_PYTHON, reuse_venv=True, requires=["tpu_compiler"], default=False)
 def cases(session: nox.Session) -> None:
     """Judge a folder of cases with expected.json: print recall and false alarms (nox -s cases -- FOLDER)."""
     install_simulation(session)
