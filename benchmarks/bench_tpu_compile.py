@@ -49,7 +49,7 @@ def capture(model: str, folder: Path) -> Path:
     """The graph of one training step after warm-up: the one that ran most often, of those the largest."""
     out = folder / model
     words = [sys.executable, "-m", "xla_sim", "run", "--quiet", "--fail-on", "never", "--out", str(out)]
-    subprocess.run([*words, str(HERE / "tpu_models.py"), model, "--steps", "4"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([*words, str(HERE / "_tpu_models.py"), model, "--steps", "4"], check=True, stdout=subprocess.DEVNULL)
     graphs = json.loads((out / "report.json").read_text())["graphs"]
     files = [(graph["executions"], (out / graph["hlo"]).stat().st_size, out / graph["hlo"]) for graph in graphs]
     return max(files)[2]

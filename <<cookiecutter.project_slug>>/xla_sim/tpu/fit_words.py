@@ -49,7 +49,7 @@ def notes(given: Answer) -> list[str]:
         said.append(f"{cuts}; planned as one graph")
     if plan.of("gradient"):
         said.append(
-            "the gradients outlive the step, and torch_xla can hold them twice (as a view and its base), which is not counted: "
+            "the gradients outlive the step, and a real step was seen to hold about as many bytes again, which is not counted: "
             + "optimizer.zero_grad() before torch_xla.sync() frees both"
         )
     if given.whole:

@@ -1,4 +1,4 @@
-"""The four training steps that the compiler bench measures: `python tpu_models.py NAME [--steps N]`.
+"""The four training steps that the compiler bench measures: `python _tpu_models.py NAME [--steps N]`.
 
 Each is an ordinary PyTorch/XLA program, so that `xla_sim run` captures it like anybody's. Nothing is downloaded: the
 Hugging Face models are built from their configurations.
