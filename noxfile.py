@@ -110,7 +110,7 @@ def install_simulation(session: nox.Session) -> None:
 
 def variables_for_tests(session: nox.Session) -> dict[str, str]:
     """Where the tests find the simulator and the TPU compiler's Python."""
-    compiler = Path(session.cache_dir).parent / "tpu_compiler" / "bin" / "python"
+    compiler = ROOT / session.cache_dir.parent / "tpu_compiler" / "bin" / "python"  # absolute: tests change directory
     return {
         "PJRT_DEVICE": "CPU",
         "PYTHONPATH": str(ROOT / GENERATED),

@@ -225,8 +225,8 @@ def env_folder() -> Path:
 
 
 def python(session: nox.Session, name: str) -> str:
-    """The path of the Python in the environment of another session."""
-    return str(Path(session.cache_dir).parent / name / "bin" / "python")
+    """The absolute path of the Python in the environment of another session: a program may change directory."""
+    return str(Path(session.cache_dir).absolute().parent / name / "bin" / "python")
 
 
 def make_plan(environment: Environment, location: Path, other_pythons: tuple[str, ...] = ()) -> Plan:
