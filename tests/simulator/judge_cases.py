@@ -1,8 +1,8 @@
 """Judge a folder of cases: ``python tests/simulator/judge_cases.py FOLDER``.
 
 A case is a small program; the folder's expected.json says of each which findings it must give (rule, line, words of the
-message), which it must not give ("*": nothing above info), and how often it compiles. Prints recall and false alarms and
-exits with 1 when either is not perfect.
+message), which it must not give ("*": nothing above info), how often it compiles, and whether it is compared with eager
+PyTorch. Prints recall and false alarms and exits with 1 when either is not perfect.
 """
 
 from __future__ import annotations
@@ -18,6 +18,13 @@ from xla_sim.config import Config
 from xla_sim.judge import judge
 from xla_sim.program import supervise_script
 from xla_sim.trace import Finding, Trace
+
+
+def observe(program: Path, expected: dict[str, Any], folder: Path) -> Trace:
+    """Run a case as its entry in expected.json says, and judge what was seen."""
+    arguments = [str(program), *expected.get("args", [])]
+    compare_eager = expected.get("compare_eager", False)
+    return judge(supervise_script(arguments, folder, timeout=300, compare_eager=compare_eager, warm=True), Config())
 
 
 def matches(finding: Finding, wanted: dict[str, Any]) -> bool:
@@ -45,6 +52,8 @@ def compare(trace: Trace, expected: dict[str, Any]) -> tuple[int, list[str]]:
         wrong.append(f"{trace.compiles} compilations, expected {expected['compiles']}")
     if trace.exit != expected.get("exit", 0):
         wrong.append(f"ended with exit status {trace.exit}, expected {expected.get('exit', 0)}")
+    if expected.get("compare_eager") and not any(fact.values["outputs"] for fact in trace.facts_named("compared")):
+        wrong.append("XLA and eager PyTorch were not compared: " + "; ".join(trace.unknown))
     if trace.facts_named("bug"):
         wrong.append("a fault of the simulator: " + trace.facts_named("bug")[0].values["traceback"])
     return hits, wrong
@@ -66,8 +75,7 @@ def main() -> int:
         if args.names and name not in args.names:
             continue
         with tempfile.TemporaryDirectory() as folder:
-            trace = supervise_script([str(args.folder / name)], Path(folder), timeout=300, warm=True)
-            trace = judge(trace, Config())
+            trace = observe(args.folder / name, wanted, Path(folder))
         found, wrong = compare(trace, wanted)
         total += len(wanted.get("must", []))
         hits += found

@@ -13,10 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from judge_cases import compare
-from xla_sim.config import Config
-from xla_sim.judge import judge
-from xla_sim.program import supervise_script
+from judge_cases import compare, observe
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = {"own": Path(__file__).resolve().parent / "cases", "shared": ROOT.parent / "shared" / "cases"}
@@ -40,8 +37,7 @@ def test_case(program: Path, expected: dict[str, Any], tmp_path: Path) -> None:
     needs = expected.get("needs", "")
     if needs and not _here(needs):
         pytest.skip(f"needs {needs}, which this environment hasn't")
-    arguments = [str(program), *expected.get("args", [])]
-    trace = judge(supervise_script(arguments, tmp_path, timeout=300, warm=True), Config())
+    trace = observe(program, expected, tmp_path)
     hits, wrong = compare(trace, expected)
     assert not wrong, "\n".join(
         [*wrong, "", *(f"{f.severity} {f.location} {f.rule}: {f.message}" for f in trace.findings)]
@@ -69,6 +65,7 @@ def test_every_rule_has_cases_that_it_must_flag_and_must_not() -> None:
         "unaligned-batch": "batch", "host-sync": "sync", "cpu-fallback": "fallback", "large-transfer": "transfer",
         "stale-optimizer": "stale", "frozen-parameters": "frozen", "missing-zero-grad": "zero_grad", "broken-tie": "tie",
         "nonfinite": "nonfinite", "device-checkpoint": "checkpoint", "wide-dtype": "wide",
+        "host-mismatch": "mismatch",
     }  # fmt: skip
     for rule, family in families.items():
         correct = [file for file in expected if file.startswith(family) and file.endswith("_ok.py")]

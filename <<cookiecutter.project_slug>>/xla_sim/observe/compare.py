@@ -3,12 +3,15 @@
 The comparison happens once the program has ended, so that it can't disturb what is observed: with the inputs of the
 first training step and the parameters as they are by then, the same in both. A model whose training mode draws random
 numbers (dropout) is compared in evaluation mode, because the two devices draw different ones.
+
+What rounding explains is measured where it can be: eager PyTorch's own distance from the same computation in float64.
 """
 
 from __future__ import annotations
 
 import contextlib
 import copy
+import importlib
 import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,10 +21,14 @@ import torch
 from xla_sim.observe import frames
 from xla_sim.observe.recorder import Recorder
 
-# Largest difference, relative to the largest value of the tensor, that rounding explains: float32 sums of some thousand
-# terms in another order reach 1e-5; bfloat16 has 8 bits of precision (2**-8 = 4e-3) and float16 has 11 (5e-4), and a
-# few roundings add up. Integers and booleans have to agree.
+# Smallest difference, relative to the largest value of the tensor, that is told: float32 sums of some thousand terms in
+# another order reach 1e-5; bfloat16 has 8 bits of precision (2**-8 = 4e-3) and float16 has 11 (5e-4), and a few roundings
+# add up. Integers and booleans have to agree.
 TOLERANCES = {torch.float64: 1e-6, torch.float32: 1e-4, torch.bfloat16: 2e-2, torch.float16: 4e-3}
+ROUNDING = 4  # times eager's distance from float64 that XLA may be from eager: a deep or ill-conditioned model
+# A gradient that is zero but for rounding (of a bias before batch norm) has no size of its own to be compared with.
+OF_LARGEST_GRADIENT = 0.1
+GRADIENT = "gradient"
 Outputs = list[tuple[str, str, torch.Tensor]]  # module, its type, output; in the order in which they were computed
 
 
@@ -31,6 +38,8 @@ class EagerComparison:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self._call: tuple[torch.nn.Module, Any, Any, torch.dtype | None, int] | None = None
+        self._device: torch.device | None = None
+        self._modes: dict[torch.nn.Module, bool] = {}  # training or not, as at the call
 
     def install(self) -> None:
         call = torch.nn.Module.__call__
@@ -40,6 +49,8 @@ class EagerComparison:
                 autocast = torch.get_autocast_dtype("xla") if torch.is_autocast_enabled("xla") else None
                 where = self.recorder.frames(frames.caller())
                 self._call = (module, _map(_alias, args), _map(_alias, kwargs), autocast, where)
+                self._device = next(module.parameters()).device
+                self._modes = {child: child.training for child in module.modules()}
             return call(module, *args, **kwargs)
 
         torch.nn.Module.__call__ = remembering_call
@@ -66,29 +77,51 @@ class EagerComparison:
     def _compare(
         self, module: torch.nn.Module, args: Any, kwargs: Any, autocast: torch.dtype | None
     ) -> tuple[dict[str, Any] | None, int]:
+        for child, mode in self._modes.items():
+            child.training = mode  # the program may have ended in evaluation, and with the model on another device
         host_args, host_kwargs = _map(_to_host, args), _map(_to_host, kwargs)
 
-        def on_host() -> torch.nn.Module:
-            return copy.deepcopy(module).to("cpu")
+        def on(device: torch.device | str) -> torch.nn.Module:
+            return copy.deepcopy(module).to(device)
 
-        eager = _run(on_host(), host_args, host_kwargs, "cpu", autocast)
-        again = _run(on_host(), host_args, host_kwargs, "cpu", autocast)
-        if any(not torch.equal(a, b) for (_, _, a), (_, _, b) in zip(eager, again)):
+        def on_host() -> Outputs:
+            return _run(on("cpu"), host_args, host_kwargs, "cpu", autocast)
+
+        eager = on_host()
+        if any(not torch.equal(a, b) for (_, _, a), (_, _, b) in zip(eager, on_host())):
             module.eval()
-            eager = _run(on_host(), host_args, host_kwargs, "cpu", autocast)
-        xla = _run(copy.deepcopy(module), args, kwargs, "xla", autocast)
+            eager = on_host()
+        xla = _run(on(self._device or "xla"), args, kwargs, "xla", autocast)
         if [name for name, _, _ in xla] != [name for name, _, _ in eager]:
             raise RuntimeError("it calls other modules on XLA than on the CPU")
-        for (name, kind, a), (_, _, b) in zip(xla, eager):
-            apart, tolerance = difference(a, b), TOLERANCES.get(autocast or b.dtype, 0.0)
-            if apart > tolerance:
-                values = {"module": name, "type": kind, "difference": apart, "tolerance": tolerance}
+        apart, rounding = distances(xla, eager), self._rounding(on("cpu"), host_args, host_kwargs, eager)
+        for (name, kind, _), (_, _, b), found, rounded in zip(xla, eager, apart, rounding):
+            tolerance = max(TOLERANCES.get(autocast or b.dtype, 0.0), ROUNDING * rounded)
+            if found > tolerance:
+                values = {"module": name, "type": kind, "difference": found, "tolerance": tolerance}
                 return {**values, "dtype": str(b.dtype), "shape": list(b.shape)}, len(eager)
         return None, len(eager)
 
+    def _rounding(self, module: torch.nn.Module, args: Any, kwargs: Any, eager: Outputs) -> list[float]:
+        """Distance of each output from the same one in float64; 0 where the model can't be run in float64."""
+        unknown = [0.0] * len(eager)
+        try:
+            exact = _run(module.double(), _map(_double, args), _map(_double, kwargs), "cpu", None)
+        except Exception:  # noqa: BLE001 (the model may ask for float32 by name, and then any operation may refuse)
+            return unknown
+        same = [name for name, _, _ in exact] == [name for name, _, _ in eager]
+        return [d if d < float("inf") else 0.0 for d in distances(eager, exact)] if same else unknown
 
-def difference(a: torch.Tensor, b: torch.Tensor) -> float:
-    """The largest difference between two tensors of the host, relative to the largest value of ``b``.
+
+def distances(found: Outputs, wanted: Outputs) -> list[float]:
+    """`difference` of each pair, those of gradients relative to no less than a share of the largest gradient."""
+    sizes = [float(t.abs().max()) for _, kind, t in wanted if kind == GRADIENT and t.numel()]
+    floor = OF_LARGEST_GRADIENT * max((size for size in sizes if size < float("inf")), default=0.0)
+    return [difference(a, b, floor if kind == GRADIENT else 0.0) for (_, kind, a), (_, _, b) in zip(found, wanted)]
+
+
+def difference(a: torch.Tensor, b: torch.Tensor, floor: float = 0.0) -> float:
+    """The largest difference between two tensors of the host, relative to the largest value of ``b`` or to ``floor``.
 
     Places where both are NaN or the same infinity agree; infinity where only one is.
     """
@@ -101,7 +134,7 @@ def difference(a: torch.Tensor, b: torch.Tensor) -> float:
     if not bool((same | (a.isfinite() & b.isfinite())).all()):
         return float("inf")
     apart = torch.where(same, torch.zeros_like(a), (a - b).abs()).max()
-    scale = torch.where(b.isfinite(), b.abs(), torch.zeros_like(b)).max().clamp(min=1e-6)
+    scale = torch.where(b.isfinite(), b.abs(), torch.zeros_like(b)).max().clamp(min=max(floor, 1e-6))
     return float(apart / scale)
 
 
@@ -117,7 +150,7 @@ def _run(module: torch.nn.Module, args: Any, kwargs: Any, device: str, autocast:
     context: Any = torch.autocast(device, dtype=autocast) if autocast else contextlib.nullcontext()
     with torch.enable_grad(), context:
         result = module(*args, **kwargs)
-        total = sum((t.float().mean() for t in _tensors(result) if t.requires_grad), torch.zeros(()))
+        total = sum((_weighed(t) for t in _tensors(result) if t.requires_grad), torch.zeros(()))
     for handle in handles:
         handle.remove()
     if isinstance(total, torch.Tensor) and total.requires_grad:
@@ -125,8 +158,18 @@ def _run(module: torch.nn.Module, args: Any, kwargs: Any, device: str, autocast:
         total.backward()
         for name, parameter in reversed(list(module.named_parameters())):
             if parameter.grad is not None:
-                outputs.append((name, "gradient", parameter.grad))
+                outputs.append((name, GRADIENT, parameter.grad))
+    if device == "xla":  # one graph instead of one a tensor
+        torch_xla = importlib.import_module("torch_xla")
+        torch_xla._XLAC._xla_sync_multi([tensor for _, _, tensor in outputs], [], True, True)
     return [(name, kind, tensor.detach().to("cpu")) for name, kind, tensor in outputs]
+
+
+def _weighed(output: torch.Tensor) -> torch.Tensor:
+    """A scalar whose gradient differs from place to place: the mean of normalized values has none."""
+    places = torch.arange(output.numel(), dtype=torch.float64)
+    weights = places.cos().reshape(output.shape).to(output.device, output.dtype)
+    return (output * weights).mean()
 
 
 def _on_xla(module: torch.nn.Module) -> bool:
@@ -140,6 +183,10 @@ def _alias(tensor: torch.Tensor) -> torch.Tensor:
 
 def _to_host(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().to("cpu")
+
+
+def _double(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.double() if tensor.is_floating_point() else tensor
 
 
 def _map(function: Callable[[torch.Tensor], torch.Tensor], value: Any) -> Any:

@@ -303,11 +303,11 @@ class Observer:
             if self.xlac and self.step and not pending and not self._nonfinite:
                 self._check_parameters()
         if self.xlac:
-            if self.comparison is not None:
-                self.comparison.finish()
             started = self.xlac._xla_runtime_is_initialized()
             self.recorder.emit("runtime", started=bool(started), compile_seconds=self._compile_seconds())
             (self.directory / "metrics.txt").write_text(self.xlac._xla_metrics_report(), encoding="utf-8")
+            if self.comparison is not None:  # last: what it runs is not the program's
+                self.comparison.finish()
 
     def _compile_seconds(self) -> list[float]:
         data = self.xlac._xla_metric_data("CompileTime")
