@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from xla_sim import argtypes
 from xla_sim.config import FAIL_ON, Config, ConfigError, fails, load_config, with_options, without_known, write_baseline
 from xla_sim.trace import Trace
 
@@ -69,8 +70,8 @@ def _add_run(commands: Any) -> None:
     run.add_argument("--fail-on", choices=FAIL_ON, help="exit with 1 at findings of this severity (default: warning)")
     run.add_argument("--select", type=_names, metavar="RULES", help="only these rules: names, codes or XLA2, by commas")
     run.add_argument("--ignore", type=_names, metavar="RULES", help="not these rules")
-    run.add_argument("--warmup-steps", type=_whole, metavar="N", help="steps that may compile (default: 2)")
-    run.add_argument("--timeout", type=_seconds, metavar="S", help="stop the program after S seconds")
+    run.add_argument("--warmup-steps", type=argtypes.whole, metavar="N", help="steps that may compile (default: 2)")
+    run.add_argument("--timeout", type=argtypes.seconds, metavar="S", help="stop the program after S seconds")
     run.add_argument("--baseline", metavar="FILE", help="findings that FILE knows don't count")
     run.add_argument("--write-baseline", metavar="FILE", help="write today's findings to FILE and exit with 0")
     run.add_argument("--compare-eager", action="store_true",
@@ -92,22 +93,6 @@ def _add_others(commands: Any) -> None:
 
 def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _whole(text: str) -> int:
-    if not text.isdigit():
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number")
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
-    return value
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

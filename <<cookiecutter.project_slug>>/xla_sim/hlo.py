@@ -1,8 +1,6 @@
 """Read HLO: parameters, shapes, dtypes, constants and ops of a graph, and say in words how two graphs differ.
 
-A graph is a serialized ``HloModuleProto`` (field 1 of the ``HloProto`` that XLA dumps). XLA ships no Python package for
-that message, so the few fields that are read here are declared below, by the numbers of xla/service/hlo.proto and
-xla/xla_data.proto, and the protobuf package does the parsing; unknown fields are kept out of sight.
+A graph is a serialized ``HloModuleProto`` (field 1 of the ``HloProto`` that XLA dumps); `protos` declares its fields.
 """
 
 from __future__ import annotations
@@ -16,75 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from xla_sim import protos
 
-# message: {field: (number, type, repeated)}; a type in capitals is another message of this table
-_FIELDS: dict[str, dict[str, tuple[int, str, bool]]] = {
-    "Module": {
-        "name": (1, "string", False),
-        "entry_computation_id": (6, "int64", False),
-        "computations": (3, "Computation", True),
-        "input_output_alias": (8, "AliasConfig", False),
-        "buffer_donor": (18, "DonorConfig", False),
-    },
-    "AliasConfig": {"entries": (1, "AliasEntry", True)},
-    "AliasEntry": {
-        "output_shape_index": (1, "int64", True),
-        "parameter_number": (2, "int64", False),
-    },
-    "DonorConfig": {"entries": (1, "DonorEntry", True)},
-    "DonorEntry": {"parameter_number": (1, "int64", False)},
-    "Computation": {
-        "name": (1, "string", False),
-        "instructions": (2, "Instruction", True),
-        "id": (5, "int64", False),
-        "root_id": (6, "int64", False),
-    },
-    "Instruction": {
-        "name": (1, "string", False),
-        "opcode": (2, "string", False),
-        "shape": (3, "Shape", False),
-        "metadata": (7, "Metadata", False),
-        "literal": (8, "Literal", False),
-        "parameter_number": (9, "int64", False),
-        "dimensions": (14, "int64", True),
-        "dot_dimension_numbers": (30, "DotDims", False),
-        "slice_dimensions": (17, "SliceDims", True),
-        "custom_call_target": (28, "string", False),
-        "id": (35, "int64", False),
-        "operand_ids": (36, "int64", True),
-        "called_computation_ids": (38, "int64", True),
-    },
-    "DotDims": {
-        "lhs_contracting_dimensions": (1, "int64", True),
-        "rhs_contracting_dimensions": (2, "int64", True),
-        "lhs_batch_dimensions": (3, "int64", True),
-        "rhs_batch_dimensions": (4, "int64", True),
-    },
-    "SliceDims": {"start": (1, "int64", False), "limit": (2, "int64", False), "stride": (3, "int64", False)},
-    "Shape": {
-        "element_type": (2, "int32", False),
-        "dimensions": (3, "int64", True),
-        "tuple_shapes": (4, "Shape", True),
-    },
-    "Metadata": {
-        "op_type": (1, "string", False),
-        "op_name": (2, "string", False),
-        "source_file": (3, "string", False),
-        "source_line": (4, "int32", False),
-    },
-    "Literal": {
-        "preds": (2, "bool", True),
-        "s32s": (4, "int32", True),
-        "s64s": (5, "int64", True),
-        "u32s": (6, "uint32", True),
-        "u64s": (7, "uint64", True),
-        "f32s": (8, "float", True),
-        "f64s": (9, "double", True),
-        "f16s": (10, "bytes", False),
-        "bf16s": (13, "bytes", False),
-    },
-}
 # xla/xla_data.proto, enum PrimitiveType: name and bytes an element
 DTYPES: dict[int, tuple[str, float]] = {
     1: ("pred", 1), 2: ("s8", 1), 3: ("s16", 2), 4: ("s32", 4), 5: ("s64", 8), 6: ("u8", 1), 7: ("u16", 2),
@@ -92,25 +23,6 @@ DTYPES: dict[int, tuple[str, float]] = {
     15: ("c64", 8), 16: ("bf16", 2), 17: ("token", 0), 18: ("c128", 16), 19: ("f8e5m2", 1), 20: ("f8e4m3fn", 1),
     21: ("s4", 0.5), 22: ("u4", 0.5),
 }  # fmt: skip
-
-
-@functools.lru_cache(maxsize=1)
-def _messages() -> dict[str, Any]:
-    pool = descriptor_pool.DescriptorPool()
-    file = descriptor_pb2.FileDescriptorProto(name="xla_sim_hlo.proto", package="xla_sim", syntax="proto3")
-    kinds = descriptor_pb2.FieldDescriptorProto
-    for message, fields in _FIELDS.items():
-        declared = file.message_type.add(name=message)
-        for name, (number, kind, repeated) in fields.items():
-            entry = declared.field.add(name=name, number=number)
-            entry.label = kinds.LABEL_REPEATED if repeated else kinds.LABEL_OPTIONAL
-            if kind in _FIELDS:
-                entry.type = kinds.TYPE_MESSAGE
-                entry.type_name = f".xla_sim.{kind}"
-            else:
-                entry.type = getattr(kinds, f"TYPE_{kind.upper()}")
-    pool.Add(file)
-    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"xla_sim.{name}")) for name in _FIELDS}
 
 
 @dataclass(frozen=True)
@@ -209,11 +121,7 @@ def parse(data: bytes) -> Module:
     Raises:
         ValueError: when it is none.
     """
-    message = _messages()["Module"]()
-    try:
-        message.ParseFromString(data)
-    except Exception as error:  # protobuf's DecodeError has no public home that is the same in all its versions
-        raise ValueError(f"not an HloModuleProto: {error}") from error
+    message = protos.parse("Module", data)
     computations = tuple(_computation(c) for c in message.computations)
     entry = next((c for c in computations if c.id == message.entry_computation_id), None)
     if entry is None:

@@ -14,7 +14,7 @@ import pytest
 from xla_sim.program import supervise_script
 
 START = """
-import json, sys
+import json, sys, time
 import torch
 import torch.nn as nn
 import torch_xla
@@ -28,8 +28,14 @@ END = """
 def hexadecimal(tensor):
     return tensor.detach().cpu().double().sum().item().hex()
 
-xm.wait_device_ops()  # executions are counted when they end
-counts = {name: met.counter_value(name) for name in met.counter_names() if "Compile" in name or "Execute" in name}
+def counters():
+    xm.wait_device_ops()
+    return {name: met.counter_value(name) for name in met.counter_names() if "Compile" in name or "Execute" in name}
+
+counts, before = counters(), None
+while counts != before:  # executions are counted when they end, those of torch.compile in a thread of their own
+    time.sleep(0.5)
+    counts, before = counters(), counts
 result = {"counts": counts, "parameters": [hexadecimal(p) for p in model.parameters()]}
 with open(sys.argv[1], "w") as file:
     json.dump(result, file)

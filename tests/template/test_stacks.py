@@ -227,9 +227,8 @@ def mutate(stack: Stack, mutation: Mutation, copy: Path) -> None:
 
 def simulate(stack: Stack, copy: Path, test: str) -> subprocess.CompletedProcess[str]:
     """Run one test of a copy with the stack's Python."""
-    paths = f"{copy / 'src'}:{copy}"
-    name = f"tests/test_xla_simulation.py::{test}"
-    return run(stack.python, "-m", "pytest", "-q", name, cwd=copy, PYTHONPATH=paths, PJRT_DEVICE="CPU")
+    variables = {"PYTHONPATH": f"{copy / 'src'}:{copy}", "PJRT_DEVICE": "CPU", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    return run(stack.python, "-m", "pytest", "-q", f"tests/test_xla_simulation.py::{test}", cwd=copy, **variables)
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.test.removeprefix("test_"))

@@ -21,8 +21,8 @@ from .results import CompileRequest
 
 _KEEP = 2000  # entries
 _PACKAGE = (
-    "chips.py", "compiler.py", "donation.py", "judge.py", "loops.py", "memory.py", "narrow.py", "program.py", "protos.py", "results.py",
-    "traffic.py",
+    "protos.py", "tpu/chips.py", "tpu/compiler.py", "tpu/donation.py", "tpu/judge.py", "tpu/loops.py", "tpu/memory.py", "tpu/narrow.py",
+    "tpu/program.py", "tpu/results.py", "tpu/traffic.py",
 )  # fmt: skip
 KEPT = ("ok", "oom", "rejected")  # verdicts of the compiler; what a limit or a signal ended is tried again
 
@@ -109,5 +109,5 @@ def _package_digest() -> str:
     """Of the files that make a result: an update of this package is as good as another compiler."""
     digest = hashlib.sha256()
     for name in sorted(_PACKAGE):
-        digest.update(Path(__file__).with_name(name).read_bytes())
+        digest.update((Path(__file__).parents[1] / name).read_bytes())
     return digest.hexdigest()

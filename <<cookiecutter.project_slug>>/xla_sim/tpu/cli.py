@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from .. import argtypes
 from ..config import FAIL_ON, Config, ConfigError, fails, filter_findings, load_config, with_options
 from .cache import Cache, default_directory
 from .chips import ChipError, Topology, find_chip, find_topology
@@ -20,7 +20,6 @@ from .results import CompileRequest, CompileResult
 from .scheduler import Interrupted, Limits, compile_all
 
 OK, FINDINGS, WRONG, STOPPED, CANNOT = range(5)
-_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
 
 
 def add_parser(subparsers: Any) -> argparse.ArgumentParser:
@@ -46,19 +45,21 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
         help="slices instead of single chips, as v5e:2x4, for a program with shardings",
     )
     parser.add_argument("--graph", metavar="HASH", help="only the graph whose hash begins so")
-    parser.add_argument("--max-graphs", type=_positive, default=20, metavar="N",
+    parser.add_argument("--max-graphs", type=argtypes.positive, default=20, metavar="N",
                         help="compile the N graphs that ran most often (default: 20)")  # fmt: skip
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results' JSON to FILE")
     parser.add_argument(
-        "--timeout", type=_seconds, metavar="S", help="end a compilation after S seconds (default: 1800)"
+        "--timeout", type=argtypes.seconds, metavar="S", help="end a compilation after S seconds (default: 1800)"
     )
     parser.add_argument(
         "--memory",
-        type=_bytes,
+        type=argtypes.size,
         metavar="BYTES",
         help="end a compilation that takes more, as 8GiB (default: 85 %% of the machine)",
     )
-    parser.add_argument("--jobs", type=_positive, default=2, metavar="N", help="compilations at a time (default: 2)")
+    parser.add_argument(
+        "--jobs", type=argtypes.positive, default=2, metavar="N", help="compilations at a time (default: 2)"
+    )
     parser.add_argument(
         "--cache",
         type=Path,
@@ -186,26 +187,3 @@ def _words(text: str) -> tuple[str, ...]:
     if not words:
         raise argparse.ArgumentTypeError("it is empty; name one, as v5e")
     return words
-
-
-def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
-    return value
-
-
-def _bytes(text: str) -> int:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(k|m|g|kib|mib|gib)?b?", text.strip().lower())
-    if match is None or float(match[1]) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size; write it like 8GiB or 8000000000")
-    return int(float(match[1]) * _UNITS[match[2] or ""])

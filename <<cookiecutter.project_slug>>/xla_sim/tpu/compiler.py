@@ -18,8 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from xla_sim.protos import donor_parameters
+
 from .chips import find_topology
-from .protos import donor_parameters
 
 # Everything private that is used here, as "module:attribute".
 PRIVATE = (

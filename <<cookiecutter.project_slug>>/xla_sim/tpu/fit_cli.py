@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from .. import argtypes
 from ..config import FAIL_ON, Config, ConfigError, fails, filter_findings, load_config, with_options
 from ..trace import Finding, Location
 from .cache import Cache, default_directory
 from .chips import ChipError, Topology, find_chip, find_topology
-from .cli import _positive, progress_bar
+from .cli import progress_bar
 from .findings import RunReport, judge
 from .fit import Answer, Question, answer, extrapolate, prepare, to_json
 from .fit_load import Cannot, UserError, load, read, trace, write
@@ -59,7 +60,7 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     parser.add_argument(
         "--mesh", metavar="AXES", help="as fsdp=64 or data=4,fsdp=8,tensor=2 (default: fsdp over all chips)"
     )
-    parser.add_argument("--batch-size", type=_positive, metavar="N", help="examples in a step, over all chips")
+    parser.add_argument("--batch-size", type=argtypes.positive, metavar="N", help="examples in a step, over all chips")
     parser.add_argument(
         "--checkpoint",
         metavar="WHAT",
@@ -77,7 +78,11 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the answer's JSON to FILE")
     parser.add_argument(
-        "--timeout", type=_positive, default=3600, metavar="S", help="end a compilation after S seconds (default: 3600)"
+        "--timeout",
+        type=argtypes.positive,
+        default=3600,
+        metavar="S",
+        help="end a compilation after S seconds (default: 3600)",
     )
     parser.add_argument("--no-cache", action="store_true", help="compile again what is known")
     parser.add_argument(

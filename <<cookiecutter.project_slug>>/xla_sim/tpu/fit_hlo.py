@@ -1,69 +1,23 @@
 """Write a mesh into a traced graph: shardings on its parameters and pins, donation on what the step overwrites.
 
 The result is the HLO that torch_xla's own SPMD mode would have made with that mesh, with no limit on the number of chips, and
-`xla_sim compile` reads it like any other graph. Field numbers are those of xla/service/hlo.proto and xla/xla_data.proto; fields
-that are not declared here pass through untouched.
+`xla_sim compile` reads it like any other graph.
 """
 
 from __future__ import annotations
 
 import fnmatch
-import functools
 import json
 from collections.abc import Mapping
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from xla_sim.protos import parse
 
 from .fit_plan import Plan, Tensor
 from .sharding import Mesh, Sharding, ShardingError, Spec, assign, check_axes_used, check_batch, to_sharding
 
 PIN, GRADIENT = "xla_sim.pin:", "xla_sim.gradient:"
-_FIELDS: dict[str, dict[str, tuple[int, str, bool]]] = {  # message: {field: (number, type, repeated)}
-    "Module": {
-        "computations": (3, "Computation", True),
-        "entry_computation_id": (6, "int64", False),
-        "buffer_donor": (18, "Donors", False),
-    },
-    "Donors": {"entries": (1, "Donor", True)},
-    "Donor": {"parameter_number": (1, "int64", False)},
-    "Computation": {"instructions": (2, "Instruction", True), "id": (5, "int64", False)},
-    "Instruction": {
-        "opcode": (2, "string", False),
-        "shape": (3, "Shape", False),
-        "parameter_number": (9, "int64", False),
-        "custom_call_target": (28, "string", False),
-        "sharding": (40, "Sharding", False),
-        "backend_config": (43, "bytes", False),
-    },
-    "Shape": {"dimensions": (3, "int64", True)},
-    "Sharding": {
-        "type": (1, "int32", False),
-        "tile_assignment_dimensions": (3, "int64", True),
-        "replicate_on_last_tile_dim": (6, "bool", False),
-        "iota_reshape_dims": (9, "int64", True),
-        "iota_transpose_perm": (10, "int32", True),
-    },
-}
 _REPLICATED, _TILED = 0, 3
-
-
-@functools.lru_cache(maxsize=1)
-def _module_class() -> Any:
-    file = descriptor_pb2.FileDescriptorProto(name="xla_sim_fit.proto", package="xla_sim_fit", syntax="proto3")
-    kinds = descriptor_pb2.FieldDescriptorProto
-    for message, fields in _FIELDS.items():
-        declared = file.message_type.add(name=message)
-        for name, (number, kind, repeated) in fields.items():
-            entry = declared.field.add(
-                name=name, number=number, label=kinds.LABEL_REPEATED if repeated else kinds.LABEL_OPTIONAL
-            )
-            entry.type = kinds.TYPE_MESSAGE if kind in _FIELDS else getattr(kinds, f"TYPE_{kind.upper()}")
-            if kind in _FIELDS:
-                entry.type_name = f".xla_sim_fit.{kind}"
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("xla_sim_fit.Module"))
 
 
 def annotate(
@@ -73,8 +27,7 @@ def annotate(
 
     Raises ShardingError for a pattern of `activations` that matches no pinned module or can't be applied.
     """
-    module = _module_class()()
-    module.ParseFromString(graph)
+    module = parse("Module", graph)
     arguments = {tensor.argument: tensor for tensor in plan.tensors if tensor.argument is not None}
     pins: dict[str, tuple[int, ...]] = {}
     calls = []

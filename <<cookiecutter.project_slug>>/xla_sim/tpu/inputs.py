@@ -80,8 +80,9 @@ def _entries(directory: Path) -> tuple[list[tuple[str, Path]], tuple[str, ...]]:
 
 
 def _read(hash: str, path: Path, reported: Sequence[str]) -> Captured:
+    from xla_sim.protos import parse
+
     from .narrow import WIDE, wide_types
-    from .protos import parse
 
     try:
         graph = path.read_bytes()

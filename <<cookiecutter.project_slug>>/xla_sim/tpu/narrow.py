@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .protos import parse
+from xla_sim.protos import parse
 
 _S32, _S64, _F32, _F64, _C64, _C128 = 4, 5, 11, 12, 15, 18
 _NARROWER = {_F64: _F32, _S64: _S32, _C128: _C64}

@@ -13,9 +13,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
-from typing_extensions import Self
+if TYPE_CHECKING:  # typing has it from Python 3.11 on; the TPU environment has no typing_extensions
+    from typing_extensions import Self
 
 _PROBE = """
 import importlib.metadata as m, json, sys

@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from xla_sim.protos import parse
+
 from ..observe.frames import is_user_file
 from ..trace import Frame, Location
-from .protos import parse
 
 # xla/xla_data.proto, enum PrimitiveType: name and bits an element
 _DTYPES: dict[int, tuple[str, int]] = {

@@ -1,4 +1,4 @@
-"""The fields of XLA's own messages that this package reads: a compiled program and its buffer assignment.
+"""The fields of XLA's own messages that this package reads: a graph, a compiled program and its buffer assignment.
 
 XLA ships no Python package for them. Numbers as in xla/service/hlo.proto and xla/xla_data.proto; what isn't declared passes through
 untouched, so a message that is parsed, changed and written again loses nothing.
@@ -14,7 +14,10 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 _MANY = True
 # message: {field: (number, type, repeated)}; a type in capitals is another message of this table
 _FIELDS: dict[str, dict[str, tuple[int, str, bool]]] = {
-    "Hlo": {"module": (1, "Module", False), "buffer_assignment": (3, "Assignment", False)},
+    "Hlo": {
+        "module": (1, "Module", False),
+        "buffer_assignment": (3, "Assignment", False),
+    },
     "Module": {
         "name": (1, "string", False),
         "computations": (3, "Computation", _MANY),
@@ -25,11 +28,23 @@ _FIELDS: dict[str, dict[str, tuple[int, str, bool]]] = {
         "stack_frame_index": (17, "FrameIndex", False),
         "buffer_donor": (18, "Donors", False),
     },
-    "ProgramShape": {"parameters": (1, "Shape", _MANY), "result": (2, "Shape", False)},
-    "Aliases": {"entries": (1, "Alias", _MANY)},
-    "Alias": {"output_shape_index": (1, "int64", _MANY), "parameter_number": (2, "int64", False)},
-    "Donors": {"entries": (1, "Donor", _MANY)},
-    "Donor": {"parameter_number": (1, "int64", False)},
+    "ProgramShape": {
+        "parameters": (1, "Shape", _MANY),
+        "result": (2, "Shape", False),
+    },
+    "Aliases": {
+        "entries": (1, "Alias", _MANY),
+    },
+    "Alias": {
+        "output_shape_index": (1, "int64", _MANY),
+        "parameter_number": (2, "int64", False),
+    },
+    "Donors": {
+        "entries": (1, "Donor", _MANY),
+    },
+    "Donor": {
+        "parameter_number": (1, "int64", False),
+    },
     "FrameIndex": {
         "file_names": (1, "string", _MANY),
         "function_names": (2, "string", _MANY),
@@ -41,7 +56,10 @@ _FIELDS: dict[str, dict[str, tuple[int, str, bool]]] = {
         "function_name_id": (2, "int32", False),
         "line": (3, "int32", False),
     },
-    "StackFrame": {"file_location_id": (1, "int32", False), "parent_frame_id": (2, "int32", False)},
+    "StackFrame": {
+        "file_location_id": (1, "int32", False),
+        "parent_frame_id": (2, "int32", False),
+    },
     "Computation": {
         "name": (1, "string", False),
         "instructions": (2, "Instruction", _MANY),
@@ -57,8 +75,10 @@ _FIELDS: dict[str, dict[str, tuple[int, str, bool]]] = {
         "literal": (8, "Literal", False),
         "parameter_number": (9, "int64", False),
         "tuple_index": (13, "int64", False),
+        "dimensions": (14, "int64", _MANY),
         "window": (15, "Window", False),
         "convolution_dimension_numbers": (16, "ConvDims", False),
+        "slice_dimensions": (17, "SliceDims", _MANY),
         "custom_call_target": (28, "string", False),
         "dot_dimension_numbers": (30, "DotDims", False),
         "id": (35, "int64", False),
@@ -74,7 +94,9 @@ _FIELDS: dict[str, dict[str, tuple[int, str, bool]]] = {
         "tile_assignment_dimensions": (3, "int64", _MANY),
         "tile_assignment_devices": (4, "int64", _MANY),
         "tuple_shardings": (5, "Sharding", _MANY),
+        "replicate_on_last_tile_dim": (6, "bool", False),
         "iota_reshape_dims": (9, "int64", _MANY),
+        "iota_transpose_perm": (10, "int32", _MANY),
     },
     "Shape": {
         "element_type": (2, "int32", False),
@@ -87,7 +109,9 @@ _FIELDS: dict[str, dict[str, tuple[int, str, bool]]] = {
         "tiles": (6, "Tile", _MANY),
         "memory_space": (8, "int64", False),
     },
-    "Tile": {"dimensions": (1, "int64", _MANY)},
+    "Tile": {
+        "dimensions": (1, "int64", _MANY),
+    },
     "Metadata": {
         "op_type": (1, "string", False),
         "op_name": (2, "string", False),
@@ -97,16 +121,21 @@ _FIELDS: dict[str, dict[str, tuple[int, str, bool]]] = {
     },
     "Literal": {
         "shape": (1, "Shape", False),
+        "preds": (2, "bool", _MANY),
         "s32s": (4, "int32", _MANY),
         "s64s": (5, "int64", _MANY),
         "u32s": (6, "uint32", _MANY),
         "u64s": (7, "uint64", _MANY),
         "f32s": (8, "float", _MANY),
         "f64s": (9, "double", _MANY),
+        "f16s": (10, "bytes", False),
         "c64s": (12, "float", _MANY),
+        "bf16s": (13, "bytes", False),
         "c128s": (18, "double", _MANY),
     },
-    "Window": {"dimensions": (1, "WindowDim", _MANY)},
+    "Window": {
+        "dimensions": (1, "WindowDim", _MANY),
+    },
     "WindowDim": {
         "size": (1, "int64", False),
         "stride": (2, "int64", False),
@@ -122,7 +151,12 @@ _FIELDS: dict[str, dict[str, tuple[int, str, bool]]] = {
         "input_spatial_dimensions": (11, "int64", _MANY),
         "output_spatial_dimensions": (12, "int64", _MANY),
     },
-    "DotDims": {"lhs_contracting_dimensions": (1, "int64", _MANY)},
+    "DotDims": {
+        "lhs_contracting_dimensions": (1, "int64", _MANY),
+        "rhs_contracting_dimensions": (2, "int64", _MANY),
+        "lhs_batch_dimensions": (3, "int64", _MANY),
+        "rhs_batch_dimensions": (4, "int64", _MANY),
+    },
     "Assignment": {
         "logical_buffers": (1, "Logical", _MANY),
         "buffer_allocations": (3, "Allocation", _MANY),
@@ -154,18 +188,26 @@ _FIELDS: dict[str, dict[str, tuple[int, str, bool]]] = {
         "offset": (2, "int64", False),
         "size": (3, "int64", False),
     },
-    "Heap": {"events": (1, "Event", _MANY), "buffer_allocation_index": (3, "int64", False)},
+    "Heap": {
+        "events": (1, "Event", _MANY),
+        "buffer_allocation_index": (3, "int64", False),
+    },
     "Event": {
         "kind": (1, "int32", False),
         "buffer_id": (2, "int64", False),
         "share_with_canonical_id": (5, "int64", False),
+    },
+    "SliceDims": {
+        "start": (1, "int64", False),
+        "limit": (2, "int64", False),
+        "stride": (3, "int64", False),
     },
 }
 
 
 @functools.lru_cache(maxsize=1)
 def _messages() -> dict[str, Any]:
-    file = descriptor_pb2.FileDescriptorProto(name="xla_sim_tpu.proto", package="xla_sim_tpu", syntax="proto3")
+    file = descriptor_pb2.FileDescriptorProto(name="xla_sim.proto", package="xla_sim", syntax="proto3")
     kinds = descriptor_pb2.FieldDescriptorProto
     for message, fields in _FIELDS.items():
         declared = file.message_type.add(name=message)
@@ -174,12 +216,10 @@ def _messages() -> dict[str, Any]:
             entry = declared.field.add(name=name, number=number, label=label)
             entry.type = kinds.TYPE_MESSAGE if kind in _FIELDS else getattr(kinds, f"TYPE_{kind.upper()}")
             if kind in _FIELDS:
-                entry.type_name = f".xla_sim_tpu.{kind}"
+                entry.type_name = f".xla_sim.{kind}"
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    return {
-        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"xla_sim_tpu.{name}")) for name in _FIELDS
-    }
+    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"xla_sim.{name}")) for name in _FIELDS}
 
 
 def parse(message: str, data: bytes) -> Any:
@@ -188,7 +228,7 @@ def parse(message: str, data: bytes) -> Any:
     try:
         parsed.ParseFromString(data)
     except Exception as error:  # protobuf's DecodeError has no public home that is the same in all its versions
-        raise ValueError(f"no {message} of HLO: {error}") from error
+        raise ValueError(f"not a serialized {message} of HLO: {error}") from error
     return parsed
 
 
