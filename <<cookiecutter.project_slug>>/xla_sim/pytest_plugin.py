@@ -84,7 +84,7 @@ def broken_limits(trace: Trace, limits: dict[str, Any]) -> list[str]:
             broken += [
                 f"{limit}, but {f.location}: {f.code} {f.rule}: {f.message}\n  fix: {f.fix}"
                 for f in trace.findings
-                if f.rule == rule or (rule is None and f.severity != "info")
+                if f.severity != "info" and rule in (f.rule, None)
             ]
     return broken
 
