@@ -66,7 +66,7 @@ def tests(session: nox.Session) -> None:
 def tests_stacks(session: nox.Session) -> None:
     """Test each stack from baking to the verdict, and that broken copies of it turn red."""
     session.install(*group("template"))
-    session.run("pytest", "tests/template", "-m", "slow", "-n", "2", "--dist", "loadgroup", *session.posargs)
+    session.run("pytest", "tests/template", "-m", "slow", "-n", "2", "--dist", "loadfile", *session.posargs)
 
 
 @nox.session(python=SIMULATION_PYTHON, reuse_venv=True, requires=["tpu_compiler"])
