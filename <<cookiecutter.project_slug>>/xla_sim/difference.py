@@ -49,10 +49,9 @@ def difference(old: Module, new: Module) -> Difference:
         if found is not None and (found.kind == "dtype" or same_ops or _same_kinds(old, new)):
             return found
     if same_ops:
-        for kind, look in (("constant", _constant), ("bounds", _bounds)):
-            found = _pairs(kind, before, after, look)
-            if found is not None:
-                return found
+        found = _pairs(before, after)
+        if found is not None:
+            return found
     appeared, gone = new.ops() - old.ops(), old.ops() - new.ops()
     if not (set(appeared) | set(gone)) - NUMBERS and _wide_inputs(old) == _wide_inputs(new):
         numbers = [len(m.parameters) - len(_wide_inputs(m)) for m in (old, new)]
@@ -114,20 +113,19 @@ def short(instruction: Instruction) -> str:
     return f"{Path(instruction.file).name}:{instruction.line}" if instruction.line else ""
 
 
-def _pairs(
-    kind: str,
-    before: Sequence[Instruction],
-    after: Sequence[Instruction],
-    look: Callable[[Instruction, Instruction], str | None],
-) -> Difference | None:
-    found = [(b, text) for a, b in zip(before, after) for text in [look(a, b)] if text]
+def _pairs(before: Sequence[Instruction], after: Sequence[Instruction]) -> Difference | None:
+    """Constants and bounds that changed, op by op; those on a line of the user's come first, then constants."""
+    looks: tuple[tuple[str, Callable[[Instruction, Instruction], str | None]], ...]
+    looks = (("constant", _constant), ("bounds", _bounds))
+    found = [(kind, b, text) for kind, look in looks for a, b in zip(before, after) for text in [look(a, b)] if text]
     if not found:
         return None
-    found.sort(key=lambda pair: not is_user_file(pair[0].file))
+    found.sort(key=lambda one: not is_user_file(one[1].file))
     details = tuple(
-        dict.fromkeys(f"{text}, in {torch_op(i.op_type) or i.opcode} at {short(i) or '?'}" for i, text in found)
+        dict.fromkeys(f"{text}, in {torch_op(i.op_type) or i.opcode} at {short(i) or '?'}" for _, i, text in found)
     )
-    return Difference(kind, details[0] + (f" (and {len(details) - 1} more)" if len(details) > 1 else ""), details)
+    more = f" (and {len(details) - 1} more)" if len(details) > 1 else ""
+    return Difference(found[0][0], details[0] + more, details)
 
 
 def _constant(a: Instruction, b: Instruction) -> str | None:
