@@ -69,6 +69,13 @@ def tests_stacks(session: nox.Session) -> None:
     session.run("pytest", "tests/template", "-m", "slow", "-n", "2", "--dist", "loadfile", *session.posargs)
 
 
+@nox.session(python=SIMULATION_PYTHON)
+def tests_launch(session: nox.Session) -> None:
+    """Test the recipes for the hardware, with SkyPilot's own parser and stand-ins for the clouds."""
+    session.install(*group("launch"))
+    session.run("pytest", "tests/launch", *session.posargs, env={"SKYPILOT_DISABLE_USAGE_COLLECTION": "1"})
+
+
 @nox.session(python=SIMULATION_PYTHON, reuse_venv=True, requires=["tpu_compiler"])
 def tests_xla(session: nox.Session) -> None:
     """Test the simulator, the TPU compiler's part, the planner and the reports."""

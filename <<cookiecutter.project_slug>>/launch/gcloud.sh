@@ -12,7 +12,10 @@ ANSWER=${ANSWER:-reports/xla_fit/fit.json}
 read -r ACCELERATOR RUNTIME MESH < <(python3 - "$ANSWER" <<'PYTHON'
 import json, sys
 
-answer = json.load(open(sys.argv[1]))
+try:
+    answer = json.load(open(sys.argv[1]))
+except (OSError, ValueError):
+    answer = {}
 if answer.get("status") != "ok":
     sys.exit(f"{sys.argv[1]} is no answer that fits: run nox -s tpu_fit first")
 hardware = answer["hardware"]
@@ -28,4 +31,4 @@ gcloud compute tpus tpu-vm ssh "$NAME" --zone "$ZONE" --worker all \
   --command "tar xzf $NAME.tar.gz && cd work && MESH=$MESH bash launch/on_tpu.sh $*"
 mkdir -p reports
 gcloud compute tpus tpu-vm scp --recurse "$NAME":work/reports/tpu reports/ --zone "$ZONE" --worker 0
-python3 -m xla_sim report --compare reports/xla_sim reports/tpu
+.nox/env/bin/python -m xla_sim report --compare reports/xla_sim reports/tpu
