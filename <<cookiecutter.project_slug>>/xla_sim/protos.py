@@ -79,6 +79,7 @@ _FIELDS: dict[str, dict[str, tuple[int, str, bool]]] = {
         "window": (15, "Window", False),
         "convolution_dimension_numbers": (16, "ConvDims", False),
         "slice_dimensions": (17, "SliceDims", _MANY),
+        "channel_id": (26, "int64", False),
         "custom_call_target": (28, "string", False),
         "dot_dimension_numbers": (30, "DotDims", False),
         "id": (35, "int64", False),

@@ -91,6 +91,22 @@ def plan_deep(batch_size: int = BATCH) -> Any:
     return model, torch.optim.AdamW(model.parameters()), tokens(batch_size), loss
 
 
+def plan_forward(batch_size: int = 16384) -> Any:
+    """Six large matrices and no backward pass: on several chips six all-gathers and the sum of the loss, no more."""
+
+    def step(model: nn.Module, optimizer: torch.optim.Optimizer, batch: Any) -> torch.Tensor:
+        with torch.no_grad():
+            return model(batch).float().sum()
+
+    model = nn.Sequential(*(nn.Linear(2048, 2048, bias=False) for _ in range(6))).to(torch.bfloat16)
+    return (
+        model,
+        torch.optim.SGD(model.parameters(), lr=0.1),
+        torch.zeros(batch_size, 2048, dtype=torch.bfloat16),
+        step,
+    )
+
+
 def plan_with_dropout() -> Any:
     model = Decoder(dropout=0.1)
     return model, torch.optim.SGD(model.parameters(), lr=0.1), tokens(), loss

@@ -7,7 +7,7 @@ only where it is cut, a loop of unknown length runs once, and what the compiler 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,24 +43,50 @@ def bound(work: Work, chip: Chip) -> Bound:
 def work(program: Program, turns: dict[int, int]) -> Work:
     """Count it; `turns` are those of its loops, from `loops.trip_counts`."""
     flops = moved = 0.0
-    transfers: dict[str, list[tuple[int, Transfer]]] = {}
+    pieces: dict[
+        tuple[bool, int], dict[int, _Piece]
+    ] = {}  # by channel, of which one collective has one, and by instruction
     for instruction, times, fusion in _executed(program, program.entry, 1, None, turns):
         flops += times * matrix_flops(program, instruction)
         if fusion is None:
             moved += times * _moved(program, instruction)
         kind = _kind(program, instruction, fusion is not None)
         if kind:
-            transfers.setdefault(kind, []).append((times, _transfer(program, instruction, fusion)))
+            channel: int = instruction.raw.channel_id
+            of_one = pieces.setdefault((channel > 0, channel or instruction.id), {})
+            before = of_one[instruction.id].times if instruction.id in of_one else 0
+            of_one[instruction.id] = _Piece(kind, before + times, _transfer(program, instruction, fusion))
+    return Work(flops, moved, _collectives([list(of_one.values()) for of_one in pieces.values()]))
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """An instruction of a collective. An asynchronous one has several: the TPU compiler fuses its start, its steps and its end with
+    what runs meanwhile, and each fusion holds a copy of the whole collective."""
+
+    kind: str
+    times: int
+    transfer: Transfer
+
+
+def _collectives(found: Iterable[Sequence[_Piece]]) -> tuple[Collective, ...]:
+    """By kind, from the pieces of each collective."""
+    whole: dict[str, list[_Piece]] = {}
+    for pieces in found:
+        largest = max(pieces, key=lambda piece: piece.transfer.bytes)
+        scattered = any(piece.kind == "reduce-scatter" for piece in pieces)  # its end alone tells
+        kind = "reduce-scatter" if scattered else largest.kind
+        whole.setdefault(kind, []).append(_Piece(kind, max(piece.times for piece in pieces), largest.transfer))
     collectives = [
         Collective(
             kind,
-            sum(times for times, _ in found),
-            sum(times * transfer.bytes for times, transfer in found),
-            max((transfer for _, transfer in found), key=lambda transfer: transfer.bytes),
+            sum(one.times for one in ones),
+            sum(one.times * one.transfer.bytes for one in ones),
+            max((one.transfer for one in ones), key=lambda transfer: transfer.bytes),
         )
-        for kind, found in transfers.items()
+        for kind, ones in whole.items()
     ]
-    return Work(flops, moved, tuple(sorted(collectives, key=lambda one: -one.bytes)))
+    return tuple(sorted(collectives, key=lambda one: -one.bytes))
 
 
 def _executed(
