@@ -1,6 +1,6 @@
 """The program that fit plans for fit_models.plan_freeing on four chips, written out with torch_xla's SPMD and run for real.
 
-Run with CPU_NUM_DEVICES=4. Parameters, activations and gradients are sharded as fit's defaults say.
+With the word `keep` that of fit_models.plan_decoder, whose gradients live until the next step. Run with CPU_NUM_DEVICES=4. Parameters, activations and gradients are sharded as fit's defaults say.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from xla_sim.tpu.sharding import default_spec, parse_mesh
 CHIPS = 4
 
 
-def main() -> None:
+def main(keep: bool) -> None:
     xr.use_spmd()
     mesh = xs.Mesh(np.arange(CHIPS), (CHIPS,), ("fsdp",))
     device = torch_xla.device()
@@ -49,12 +49,15 @@ def main() -> None:
         batch = [torch.randint_like(one, WORDS).to(device) for one in tokens()]
         for one in batch:
             xs.mark_sharding(one, mesh, ("fsdp", None))
+        if keep:
+            optimizer.zero_grad()
         value = loss(model, batch)
         value.backward()
         optimizer.step()
-        optimizer.zero_grad()
+        if not keep:
+            optimizer.zero_grad()
         torch_xla.sync()
 
 
 if __name__ == "__main__":
-    main()
+    main("keep" in sys.argv)

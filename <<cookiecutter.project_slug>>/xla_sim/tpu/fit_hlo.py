@@ -72,7 +72,7 @@ def tensor_specs(plan: Plan, patterns: Mapping[str, Any], mesh: Mesh) -> dict[tu
     parameters = {tensor.name: tensor.shape for tensor in plan.of("parameter")}
     by_name = assign(parameters, patterns, mesh, "[tool.xla_sim.fit.parameters]")
     specs: dict[tuple[str, str], Spec] = {("parameter", name): spec for name, spec in by_name.items()}
-    for tensor in plan.of("optimizer", "gradient"):
+    for tensor in plan.of("optimizer", "gradient", "base"):
         owner = tensor.name.partition("/")[0]
         specs[tensor.kind, tensor.name] = (
             _like(tensor, parameters[owner], by_name[owner]) if owner in by_name else ((),) * len(tensor.shape)

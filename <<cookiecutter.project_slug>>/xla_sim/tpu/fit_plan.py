@@ -49,7 +49,7 @@ class NeedsValue(FitError):
 class Tensor:
     """A tensor that a chip holds between steps, or that the step takes in or gives out."""
 
-    kind: str  # parameter, buffer, optimizer, gradient, batch, scalar, loss or read
+    kind: str  # parameter, buffer, optimizer, gradient, base (of a gradient, in its shape), batch, scalar, loss or read
     name: str  # model.layers.0.weight; for optimizer state model.layers.0.weight/exp_avg
     shape: tuple[int, ...]
     dtype: str  # as torch calls it: bfloat16

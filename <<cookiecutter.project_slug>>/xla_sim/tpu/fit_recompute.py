@@ -27,11 +27,25 @@ def _mark(tensor: torch.Tensor, name: str) -> torch.Tensor:
     return marked
 
 
-def pin_gradients(model: nn.Module) -> None:
-    """Name each parameter's gradient, so that it can be sharded as the parameter is: a reduce-scatter, not an all-reduce."""
+def pin_gradients(model: nn.Module) -> dict[str, torch.Tensor]:
+    """Name each parameter's gradient, so that it can be sharded as the parameter is: a reduce-scatter, not an all-reduce.
+
+    Hands back what will hold, by parameter, the tensor that its gradient is a view of: a linear layer's is a product transposed.
+    A parameter keeps that tensor alive with its gradient, so that torch_xla makes both of them outputs of the step.
+    """
+    bases: dict[str, torch.Tensor] = {}
+
+    def hook(gradient: torch.Tensor, name: str, parameter: nn.Parameter) -> torch.Tensor:
+        if parameter.grad is None:  # what is added to a gradient isn't kept
+            bases.pop(name, None)
+            if gradient._base is not None:
+                bases[name] = gradient._base
+        return _mark(gradient, GRADIENT + name)
+
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            parameter.register_hook(functools.partial(_mark, name=GRADIENT + name))
+            parameter.register_hook(functools.partial(hook, name=name, parameter=parameter))
+    return bases
 
 
 class _Pin(torch.autograd.Function):

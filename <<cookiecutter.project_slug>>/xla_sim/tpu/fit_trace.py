@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -56,7 +56,7 @@ def trace(
     size = _batch_size(step.batch)
     labels = Labels()
     _follow(step, labels, repeated, size)
-    pin_gradients(step.model)
+    bases = pin_gradients(step.model)
     _XLAC._set_ir_debug(True)
     with (
         torch.autograd.set_multithreading_enabled(False),
@@ -67,7 +67,7 @@ def trace(
         ids = {_XLAC._xla_get_tensor_id(tensor): number for number, (_, tensor) in enumerate(inputs)}
         labels.phase, labels.read, labels.reads = "forward", [], {}
         loss = step.run()
-    outputs = _outputs(step, inputs, loss, labels.read)
+    outputs = _outputs(step, inputs, loss, labels.read, bases)
     graph: bytes = _XLAC._get_xla_tensors_hlo_proto([tensor for _, tensor in outputs])
     plan = Plan(
         target=target,
@@ -183,9 +183,16 @@ def _inputs(step: Step, state: Iterable[tuple[str, torch.Tensor]]) -> list[_Name
 
 
 def _outputs(
-    step: Step, inputs: Sequence[_Named], loss: torch.Tensor | None, read: Sequence[torch.Tensor]
+    step: Step,
+    inputs: Sequence[_Named],
+    loss: torch.Tensor | None,
+    read: Sequence[torch.Tensor],
+    bases: Mapping[str, torch.Tensor],
 ) -> list[_Named]:
-    """All that is alive when the step ends, as torch_xla.sync() would have it: what was written to, the gradients, the loss."""
+    """All that is alive when the step ends, as torch_xla.sync() would have it: what was written to, the loss, the gradients.
+
+    With a gradient lives what it is a view of, see `pin_gradients`.
+    """
     found = [] if loss is None else [(("loss", "loss"), loss)]
     changed = _XLAC._check_tensor_need_materialization([tensor for _, tensor in inputs])
     found += [item for item, new in zip(inputs, changed) if new]
@@ -194,6 +201,7 @@ def _outputs(
         for (kind, name), tensor in inputs
         if kind == "parameter" and tensor.grad is not None
     ]
+    found += [(("base", name), bases[name]) for (kind, name), _ in found if kind == "gradient" and name in bases]
     return found + [(("read", f"read.{number}"), tensor) for number, tensor in enumerate(read)]
 
 
@@ -210,7 +218,9 @@ def _tensors(inputs: Sequence[_Named], outputs: Sequence[_Named], ids: dict[int,
         if data not in ids:
             yield _tensor(("scalar" if not value.dim() else "constant", f"constant.{number}"), value, number, None)
     known = {name for name, _ in inputs}
-    for output, (name, tensor) in enumerate(outputs):
+    gradients = {name: tensor for (kind, name), tensor in outputs if kind == "gradient"}
+    for output, (name, made) in enumerate(outputs):
+        tensor = gradients[name[1]] if name[0] == "base" else made
         if name not in known:
             yield replace(_tensor(name, tensor, None, None), output=output)
 
