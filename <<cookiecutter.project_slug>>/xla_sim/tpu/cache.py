@@ -46,7 +46,14 @@ class Cache:
     def key(self, request: CompileRequest, versions: Mapping[str, str]) -> str:
         """Of everything that the result depends on. Raises OSError when the graph can't be read."""
         digest = hashlib.sha256(request.hlo.read_bytes())
-        options = [request.topology, request.partitions, request.narrow, request.buffers, list(request.options)]
+        options = [
+            request.topology,
+            request.partitions,
+            request.narrow,
+            request.buffers,
+            request.code,
+            list(request.options),
+        ]
         environment = os.environ.get("LIBTPU_INIT_ARGS", "")
         digest.update(json.dumps([options, environment, sorted(versions.items()), _package_digest()]).encode())
         return digest.hexdigest()

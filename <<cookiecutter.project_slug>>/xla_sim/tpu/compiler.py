@@ -7,14 +7,20 @@ command line. `PRIVATE` lists what is used of jaxlib, so that a test can say whi
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import glob
 import importlib
 import importlib.metadata
+import json
 import os
 import shutil
+import signal
+import sys
 import tempfile
 import time
-from collections.abc import Sequence
+import traceback
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +49,8 @@ PRIVATE = (
     "libtpu:get_library_path",
 )
 _DUMP = "--xla_dump_to={} --xla_dump_hlo_as_proto=true --xla_dump_hlo_as_text=false"
+_LAID_OUT = "*.after_optimizations_after_buffer_assignment.hlo.pb"  # the last dump before code is generated
+_LOOKS_EVERY, _REFUSES_WITHIN = 0.1, 1.0  # seconds; a program too big for HBM is refused right after it is laid out
 _ENVIRONMENT = {
     "JAX_PLATFORMS": "cpu",
     "TPU_SKIP_MDS_QUERY": "1",  # ask no metadata server which TPU this machine is
@@ -96,8 +104,13 @@ def load() -> None:
     jax.load_pjrt_plugin("tpu", libtpu.get_library_path(), None)
 
 
-def compile_graph(graph: bytes, topology: str, partitions: int, options: Sequence[tuple[str, str]]) -> Compiled:
+def compile_graph(
+    graph: bytes, topology: str, partitions: int, options: Sequence[tuple[str, str]], code: bool = True
+) -> Compiled:
     """Compile a serialized HloModuleProto for the first `partitions` devices of a topology.
+
+    Without `code` it hands back the program as soon as the compiler has laid out HBM. That is the same program: of a large one on
+    many devices, generating code is nearly all of the time and most of the memory.
 
     To be called once in a process, after `load`. What the compiler refuses is no exception here; RuntimeError means that the
     graph or the topology never got to the compiler.
@@ -105,7 +118,8 @@ def compile_graph(graph: bytes, topology: str, partitions: int, options: Sequenc
     dump = tempfile.mkdtemp(prefix="xla_sim_tpu_")
     os.environ["XLA_FLAGS"] = _DUMP.format(dump)
     try:
-        return _compile(graph, topology, partitions, options, dump)
+        call = functools.partial(_compile, graph, topology, partitions, options, dump)
+        return call() if code else _until_laid_out(call, dump)
     finally:
         shutil.rmtree(dump, ignore_errors=True)
 
@@ -133,6 +147,52 @@ def _compile(graph: bytes, topology: str, partitions: int, options: Sequence[tup
         flops=costs.get("flops"),
         bytes_accessed=costs.get("bytes accessed"),
     )
+
+
+def _until_laid_out(call: Callable[[], Compiled], dump: str) -> Compiled:
+    """What `call` hands back when that is soon; else the program as it is when the compiler goes on to generating code.
+
+    It runs in a process of its own, which is the only way to stop it. That process's signal is this one's, should it get any.
+    """
+    started = time.perf_counter()
+    answer = os.path.join(dump, "answer.json")
+    pid = os.fork()
+    if pid == 0:
+        _answer_and_exit(call, answer)
+    while True:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            break
+        if glob.glob(os.path.join(dump, _LAID_OUT)):
+            time.sleep(_REFUSES_WITHIN)
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            break
+        time.sleep(_LOOKS_EVERY)
+    if ended and os.WIFSIGNALED(status):
+        os.kill(os.getpid(), os.WTERMSIG(status))
+    if ended and not os.path.exists(answer):
+        raise RuntimeError("the process that compiles has failed, see above")
+    if os.path.exists(answer):
+        with open(answer, encoding="utf-8") as file:
+            return Compiled(**json.load(file), program=_dumped(dump))
+    return Compiled(time.perf_counter() - started, program=_dumped(dump))
+
+
+def _answer_and_exit(call: Callable[[], Compiled], answer: str) -> None:
+    code = 1
+    try:
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: whoever ends the parent ends this one
+        compiled = call()
+        with open(answer + ".part", "w", encoding="utf-8") as file:
+            json.dump({"seconds": compiled.seconds, "error": compiled.error}, file)
+        os.replace(answer + ".part", answer)
+        code = 0
+    except BaseException:  # noqa: BLE001 - it belongs in the log, and the process ends here
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
 
 
 def _devices(name: str) -> Sequence[Any]:

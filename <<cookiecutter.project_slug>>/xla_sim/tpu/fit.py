@@ -5,9 +5,10 @@ Reads only plain files (`fit_plan.Plan` and its graph), so it runs where torch i
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,17 @@ from typing import Any
 from .chips import Topology
 from .fit_hlo import annotate, tensor_specs
 from .fit_plan import BYTES, Plan, Tensor
-from .results import Bound, Buffer, CompileRequest, CompileResult
+from .results import Bound, Buffer, CompileRequest, CompileResult, Hbm
 from .sharding import Mesh, check_axes_used, check_topology, elements_per_chip, parse_spec
 
 PARTS = ("parameters", "gradients", "optimizer", "activations", "weights", "temporaries", "batch", "code", "other")
-_PART = {"parameter": "parameters", "optimizer": "optimizer", "batch": "batch", "gradient": "gradients"}
+_PART = {
+    "parameter": "parameters",
+    "optimizer": "optimizer",
+    "batch": "batch",
+    "gradient": "gradients",
+    "base": "gradients",
+}
 _BOUND = ("compute_seconds", "memory_seconds", "matrix_flops", "hbm_bytes")
 _EVERY_BUFFER = 1_000_000
 
@@ -34,17 +41,20 @@ class Question:
     mesh: Mesh
     parameters: Mapping[str, Any] = field(default_factory=dict)  # patterns, as in [tool.xla_sim.fit.parameters]
     activations: Mapping[str, Any] = field(default_factory=dict)
+    code: bool = True  # False: without generating code, which is then missing in the total
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Per chip, in bytes. `expected` is what arithmetic on shapes and shardings says, with no padding."""
+    """Per chip, in bytes. `expected` is what arithmetic on shapes and shardings says, without tiles' padding, and `elements` what the
+    compiler says without it, of the arguments; there are none of an extrapolated answer."""
 
     question: Question
     result: CompileResult
     parts: Mapping[str, int]  # keys of PARTS
     expected: Mapping[str, int]  # parameters, optimizer, gradients, batch
     whole: tuple[str, ...]  # parameters that stay whole on each chip, because the mesh divides none of their dimensions
+    elements: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def total(self) -> int:
@@ -66,7 +76,9 @@ def prepare(question: Question, directory: Path) -> CompileRequest:
     path = directory / "graphs" / f"{name}.pb"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(sharded)
-    return CompileRequest(name, path, question.topology.name, question.topology.devices, buffers=_EVERY_BUFFER)
+    return CompileRequest(
+        name, path, question.topology.name, question.topology.devices, buffers=_EVERY_BUFFER, code=question.code
+    )
 
 
 def answer(question: Question, result: CompileResult) -> Answer:
@@ -78,9 +90,13 @@ def answer(question: Question, result: CompileResult) -> Answer:
         return elements_per_chip(tensor.shape, spec, question.mesh) * BYTES.get(tensor.dtype, 4)
 
     tensors = question.plan.tensors
-    expected = {part: sum(held(one) for one in tensors if one.kind == kind) for kind, part in _PART.items()}
+    expected = {part: sum(held(one) for one in tensors if _PART.get(one.kind) == part) for part in _PART.values()}
     whole = [one.name for one in question.plan.of("parameter") if not any(specs["parameter", one.name])]
-    return Answer(question, result, _parts(question.plan, result), expected, tuple(whole))
+    elements: dict[str, int] = {}
+    for argument in result.arguments:
+        part = part_of(argument, question.plan)
+        elements[part] = elements.get(part, 0) + argument.logical
+    return Answer(question, result, _parts(question.plan, result), expected, tuple(whole), elements)
 
 
 def part_of(buffer: Buffer, plan: Plan) -> str:
@@ -94,9 +110,18 @@ def part_of(buffer: Buffer, plan: Plan) -> str:
         return _PART.get(by_number.get(-1 if buffer.parameter is None else buffer.parameter, ""), "other")
     if buffer.kind == "output":
         return "gradients" if buffer.dims else "other"
-    if "all-gather" in buffer.name or "all_gather" in buffer.name:
+    if _gathered(buffer, plan):
         return "weights"
     return "activations" if buffer.op_name.startswith("forward/") else "temporaries"
+
+
+def _gathered(buffer: Buffer, plan: Plan) -> bool:
+    """Whether it is a tensor whole again from its shards: by an all-gather, or by an all-reduce of shards padded with zeros, which
+    is what the compiler makes of it for some slices and leaves without a name."""
+    if "all-gather" in buffer.source:
+        return True
+    unnamed = "all-reduce" in buffer.source and not buffer.op_name
+    return unnamed and any(one.shape == buffer.dims for one in plan.of("parameter"))
 
 
 def _parts(plan: Plan, result: CompileResult) -> dict[str, int]:
@@ -121,7 +146,14 @@ def extrapolate(whole: Question, few: Answer, more: Answer) -> Answer:
     exact = answer(whole, more.result).expected
     line = functools.partial(_on_line, scale)
     parts = {key: exact.get(key) or round(line(few.parts[key], more.parts[key])) for key in PARTS}
-    result = replace(more.result, status="ok" if sum(parts.values()) <= whole.topology.chip.capacity else "oom")
+    hbm, result = _hbm(few, more, line, sum(parts.values())), more.result
+    result = replace(
+        result,
+        hbm=hbm,
+        status="ok" if hbm.total <= hbm.capacity else "oom",
+        seconds=few.result.seconds + result.seconds,
+        peak_rss=max(few.result.peak_rss, result.peak_rss),
+    )
     if few.result.bound and more.result.bound:
         terms = {key: line(getattr(few.result.bound, key), getattr(more.result.bound, key)) for key in _BOUND}
         seconds = max(terms["compute_seconds"], terms["memory_seconds"])
@@ -138,6 +170,17 @@ def extrapolate(whole: Question, few: Answer, more: Answer) -> Answer:
         if one.kind in before
     ]
     return Answer(whole, replace(result, collectives=tuple(collectives)), parts, exact, few.whole)
+
+
+def _hbm(few: Answer, more: Answer, line: Callable[[float, float], float], total: int) -> Hbm:
+    low, high = few.result.hbm, more.result.hbm
+    assert low is not None
+    assert high is not None
+    grown = {
+        field.name: round(line(getattr(low, field.name), getattr(high, field.name)))
+        for field in dataclasses.fields(Hbm)
+    }
+    return Hbm(**{**grown, "capacity": high.capacity, "total": total})
 
 
 def _on_line(scale: float, low: float, high: float) -> float:
@@ -165,6 +208,7 @@ def to_json(
         "peak_rss": result.peak_rss,
         "hbm": {"capacity": given.capacity, **given.parts, "total": given.total} if result.hbm else None,
         "expected": dict(given.expected),
+        "elements": dict(given.elements),
         "bound": told["bound"],
         "collectives": told["collectives"],
         "buffers": buffers,

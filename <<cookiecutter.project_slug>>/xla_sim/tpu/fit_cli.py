@@ -27,7 +27,7 @@ from .scheduler import Interrupted, Limits, compile_all
 from .sharding import Mesh, ShardingError, parse_mesh
 
 OK, FINDINGS, WRONG, FAILED, CANNOT = range(5)
-_KEYS = ("target", "topology", "mesh", "batch-size", "checkpoint", "layers", "parameters", "activations")
+_KEYS = ("target", "topology", "mesh", "batch-size", "checkpoint", "layers", "code", "parameters", "activations")
 _EPILOG = """\
 The function builds the step and returns (model, optimizer, batch) or (model, optimizer, batch, loss). It runs under
 torch.device("meta"), so nothing takes memory; batch is a tensor, tuple or dict of torch.empty(shape, dtype=…); loss is a
@@ -66,7 +66,12 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
         metavar="WHAT",
         help="compute activations again in the backward pass: blocks, or a pattern of modules",
     )
-    parser.add_argument("--layers", metavar="A,B", help="compile with A and with B layers only, and extrapolate to all")
+    parser.add_argument(
+        "--no-code",
+        action="store_true",
+        help="stop when HBM is laid out, before code is generated: the same answer without the code's bytes, many times faster",
+    )
+    parser.add_argument("--layers", metavar="A,B", help="guess from compilations with A and with B layers only")
     parser.add_argument(
         "--search", action="store_true", help="find the smallest slice of a family, and the largest batch on it"
     )
@@ -104,6 +109,7 @@ class _Job:
     batch_size: int | None
     checkpoint: str
     layers: tuple[int, ...]
+    code: bool
 
 
 def main(args: argparse.Namespace) -> int:
@@ -154,6 +160,7 @@ def _job(args: argparse.Namespace) -> _Job:
         args.batch_size or table.get("batch-size"),
         args.checkpoint or table.get("checkpoint", ""),
         layers,
+        bool(table.get("code", True)) and not args.no_code,
     )
 
 
@@ -240,7 +247,8 @@ class _Sources:
     def _question(self, topology: Topology, mesh: Mesh, batch_size: int | None, layers: int | None) -> Question:
         table = self._job.config.fit
         plan, graph = self.traced(batch_size, layers)
-        return Question(plan, graph, topology, mesh, table.get("parameters", {}), table.get("activations", {}))
+        shardings = table.get("parameters", {}), table.get("activations", {})
+        return Question(plan, graph, topology, mesh, *shardings, self._job.code)
 
     def _compile(self, questions: list[Question]) -> list[Answer]:
         requests = [prepare(question, self._job.args.out) for question in questions]

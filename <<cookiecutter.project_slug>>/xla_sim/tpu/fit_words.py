@@ -39,6 +39,11 @@ def notes(given: Answer) -> list[str]:
     said = []
     if len(plan.blocks) < plan.layers:
         said.append(f"traced with {len(plan.blocks)} of {plan.layers} layers")
+    if not given.question.code and given.result.status == "ok":
+        said.append(
+            "compiled until HBM was laid out: the program's code comes on top, and a kernel that the compiler can't generate "
+            "isn't known yet; without --no-code both are"
+        )
     if plan.checkpointed:
         said.append(
             f"{_many(plan.checkpointed)} keep no activations and gather their weights again in the backward pass: "
@@ -49,11 +54,17 @@ def notes(given: Answer) -> list[str]:
         said.append(f"{cuts}; planned as one graph")
     if plan.of("gradient"):
         said.append(
-            "the gradients outlive the step, and a real step was seen to hold about as many bytes again, which is not counted: "
-            + "optimizer.zero_grad() before torch_xla.sync() frees both"
+            "the gradients outlive the step, with the tensors that they are views of: optimizer.zero_grad() before "
+            + "torch_xla.sync() frees both"
         )
     if given.whole:
         said.append(f"{_many(given.whole)} stay whole on each chip: the mesh divides none of their dimensions")
+    bare, held = given.elements.get("parameters", 0), given.parts["parameters"]
+    if bare and held > 1.01 * bare:
+        said.append(
+            f"the tiles of HBM make the parameters {held / bare - 1:.1%} larger than their elements: each chip's share of a "
+            "dimension isn't a multiple of the tile"
+        )
     return said + (levers(given) if given.result.status == "oom" or given.total > given.capacity else [])
 
 
@@ -95,7 +106,7 @@ def layers_sentence(few: Plan, more: Plan) -> str:
     """How an extrapolated answer came about."""
     return (
         f"extrapolated from compilations with {len(few.blocks)} and {len(more.blocks)} of {more.layers} layers, as if each "
-        "layer added the same; the bound and the collectives are those of the larger one"
+        "layer added the same: a guess, as a fuller chip is scheduled differently; --no-code in its place compiles all layers"
     )
 
 

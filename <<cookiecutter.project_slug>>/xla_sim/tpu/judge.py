@@ -30,7 +30,7 @@ def compile_request(request: Mapping[str, Any]) -> dict[str, Any]:
     topology = find_topology(request["topology"])
     used = narrow(graph) if request["narrow"] else graph
     options = tuple((str(name), str(value)) for name, value in request["options"])
-    compiled = compile_graph(used, topology.name, request["partitions"], options)
+    compiled = compile_graph(used, topology.name, request["partitions"], options, request["code"])
     program = read_program(compiled.program) if compiled.program else None
     status = _status(compiled)
     common: dict[str, Any] = {
@@ -45,13 +45,15 @@ def compile_request(request: Mapping[str, Any]) -> dict[str, Any]:
     }
     if status == "rejected" or program is None:
         return CompileResult(**common, location=blamed(given, compiled.error)).to_json()
-    code = compiled.code or _code_in(compiled.error)
+    hbm = memory.hbm(program, topology.chip, compiled.code or _code_in(compiled.error))
+    if not request["code"] and status == "ok" and hbm.total > hbm.capacity:
+        common["status"] = status = "oom"  # it was stopped before it could say so
     buffers = [_named(program, given, buffer) for buffer in memory.at_peak(program)]
     work = traffic.work(program, trip_counts(given, program))
     arguments = memory.arguments(program, buffers)
     return CompileResult(
         **common,
-        hbm=memory.hbm(program, topology.chip, code),
+        hbm=hbm,
         padding=memory.padding(buffers),
         bound=traffic.bound(work, topology.chip) if status == "ok" else None,
         flops=compiled.flops,

@@ -10,10 +10,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .chips import Chip
-from .program import HBM, Program, Shape
+from .program import HBM, Instruction, Program, Shape
 from .results import Buffer, Hbm, Padding
 
 _ALLOC, _FREE = 0, 1  # kinds of heap_simulator_traces' events
+_REARRANGED = {"reshape", "copy", "bitcast", "transpose", "copy-start", "copy-done"}
 _WORTH_NAMING = 4096  # bytes lost in one tensor, below which no list should mention it
 
 
@@ -96,6 +97,16 @@ def _whose(program: Program, ids: list[int], logical: dict[int, Any], kind: str)
     return [max(known, key=rank)] if known else []
 
 
+def _source(program: Program, instruction: Instruction) -> Instruction:
+    """What made the value, through the compiler's own rearrangements of it, which bear no name of the user's."""
+    while instruction.opcode in _REARRANGED and not instruction.raw.metadata.op_name and instruction.operands:
+        made = program.by_id.get(instruction.operands[0])
+        if made is None:
+            break
+        instruction = made
+    return instruction
+
+
 def _buffer(program: Program, buffer: Any, kind: str, allocation: Any) -> Buffer | None:
     instruction = program.by_id.get(buffer.defined_at.instruction_id)
     if instruction is None:
@@ -103,6 +114,7 @@ def _buffer(program: Program, buffer: Any, kind: str, allocation: Any) -> Buffer
     shape: Shape = instruction.shape.at(buffer.defined_at.shape_index)
     if shape.dtype in ("tuple", "token"):
         return None
+    source = _source(program, instruction)
     return Buffer(
         name=instruction.name,
         kind=kind,
@@ -110,9 +122,10 @@ def _buffer(program: Program, buffer: Any, kind: str, allocation: Any) -> Buffer
         logical=shape.logical,
         padded=shape.padded,
         bytes=buffer.size,
-        op_name=instruction.raw.metadata.op_name,
+        op_name=source.raw.metadata.op_name,
         parameter=allocation.parameter_number if kind == "argument" else None,
         dims=shape.dims,
         padded_dims=shape.padded_dims,
         location=program.location(instruction),
+        source=source.name,
     )

@@ -26,6 +26,7 @@ class CompileRequest:
     partitions: int = 1  # devices that the graph's shardings are for
     narrow: bool = False  # compile it with float64, int64 and complex128 narrowed to their 32-bit halves
     buffers: int = 20  # how many of the largest buffers to list
+    code: bool = True  # False: stop when HBM is laid out, before code is generated
     options: tuple[tuple[str, str], ...] = ()  # XLA options: (("xla_tpu_…", "true"),)
 
 
@@ -57,6 +58,7 @@ class Buffer:
     dims: tuple[int, ...] = ()
     padded_dims: tuple[int, ...] = ()  # dims as the tiles round them up
     location: Location = field(default_factory=Location)
+    source: str = ""  # the instruction whose value it holds, maybe rearranged
 
 
 @dataclass(frozen=True)

@@ -152,6 +152,7 @@ def _message(number: int, request: CompileRequest, limits: Limits, out: Path, lo
         "partitions": request.partitions,
         "narrow": request.narrow,
         "buffers": request.buffers,
+        "code": request.code,
         "options": request.options,
         "seconds": limits.seconds,
         "memory": limits.bytes,
