@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from xla_sim.cli import main
 from xla_sim.tpu.chips import find_topology
-from xla_sim.tpu.fit import Answer, Question, answer, extrapolate, prepare
+from xla_sim.tpu.fit import Question, answer, prepare
 from xla_sim.tpu.fit_trace import trace
 from xla_sim.tpu.pool import TpuUnavailable, probe
 from xla_sim.tpu.results import CompileRequest
@@ -166,24 +166,6 @@ def test_the_smallest_slice_is_found(capsys: pytest.CaptureFixture[str]) -> None
     assert found["search"]["answer"] == f"{found['topology']} with --mesh fsdp={smallest}"
 
 
-def test_layers_extrapolate_to_the_whole_model(tmp_path: Path) -> None:
-    function = __import__("fit_models").plan_deep
-    asked = [ask(function, layers, tmp_path) for layers in (2, 4, None)]
-    few, more, whole = (
-        answer(question, result)
-        for (question, _), result in zip(asked, compile_all([request for _, request in asked]), strict=True)
-    )
-    guess: Answer = extrapolate(asked[2][0], few, more)
-    assert guess.expected == whole.expected
-    assert guess.parts["parameters"] == whole.expected["parameters"]
-    assert guess.total - guess.parts["code"] == pytest.approx(whole.total - whole.parts["code"], rel=0.1)
-    assert guess.result.hbm is not None
-    assert guess.result.hbm.total == guess.total
-    assert guess.result.bound is not None
-    assert whole.result.bound is not None
-    assert guess.result.bound.matrix_flops == pytest.approx(whole.result.bound.matrix_flops, rel=0.02)
-
-
 def test_a_step_that_reads_a_value_is_a_finding_at_its_line(capsys: pytest.CaptureFixture[str]) -> None:
     code, found = fit("fit_models:plan_reading", "--topology", "v5e:2x2")
     assert code == 1
@@ -217,7 +199,6 @@ def test_a_step_that_reads_a_value_is_a_finding_at_its_line(capsys: pytest.Captu
         ),
         (["fit_models:plan_decoder", "--topology", "v5e:2x2", "--batch-size", "6"], 2, "its first dimension is 6"),
         (["fit_models:plan_decoder", "--topology", "v5e:2x2", "--checkpoint", "nope.*"], 2, "no module of that name"),
-        (["fit_models:plan_decoder", "--topology", "v5e:2x2", "--layers", "2"], 2, "give two numbers of layers"),
         (["fit_models:tokens", "--topology", "v5e:2x2"], 2, "must return (model, optimizer, batch)"),
         (["fit_models:loss", "--topology", "v5e:2x2"], 3, "the function failed, see above"),
     ],

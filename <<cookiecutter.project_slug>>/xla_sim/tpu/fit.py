@@ -5,10 +5,8 @@ Reads only plain files (`fit_plan.Plan` and its graph), so it runs where torch i
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,7 @@ from typing import Any
 from .chips import Topology
 from .fit_hlo import annotate, tensor_specs
 from .fit_plan import BYTES, Plan, Tensor
-from .results import Bound, Buffer, CompileRequest, CompileResult, Hbm
+from .results import Buffer, CompileRequest, CompileResult
 from .sharding import Mesh, check_axes_used, check_topology, elements_per_chip, parse_spec
 
 PARTS = ("parameters", "gradients", "optimizer", "activations", "weights", "temporaries", "batch", "code", "other")
@@ -27,7 +25,6 @@ _PART = {
     "gradient": "gradients",
     "base": "gradients",
 }
-_BOUND = ("compute_seconds", "memory_seconds", "matrix_flops", "hbm_bytes")
 _EVERY_BUFFER = 1_000_000
 
 
@@ -47,7 +44,7 @@ class Question:
 @dataclass(frozen=True)
 class Answer:
     """Per chip, in bytes. `expected` is what arithmetic on shapes and shardings says, without tiles' padding, and `elements` what the
-    compiler says without it, of the arguments; there are none of an extrapolated answer."""
+    compiler says without it, of the arguments."""
 
     question: Question
     result: CompileResult
@@ -134,57 +131,6 @@ def _parts(plan: Plan, result: CompileResult) -> dict[str, int]:
     # the rest is what lies unused between the temporaries: the compiler counts the heap, not the tensors in it
     parts["temporaries"] += max(0, result.hbm.total - sum(parts.values()))
     return parts
-
-
-def extrapolate(whole: Question, few: Answer, more: Answer) -> Answer:
-    """The answer for all layers from those for two smaller numbers of them, as if each layer added the same.
-
-    What is known by arithmetic (parameters, optimizer state, gradients, batch) is not extrapolated.
-    """
-    low, high, layers = len(few.question.plan.blocks), len(more.question.plan.blocks), whole.plan.layers
-    scale = (layers - low) / (high - low)
-    exact = answer(whole, more.result).expected
-    line = functools.partial(_on_line, scale)
-    parts = {key: exact.get(key) or round(line(few.parts[key], more.parts[key])) for key in PARTS}
-    hbm, result = _hbm(few, more, line, sum(parts.values())), more.result
-    result = replace(
-        result,
-        hbm=hbm,
-        status="ok" if hbm.total <= hbm.capacity else "oom",
-        seconds=few.result.seconds + result.seconds,
-        peak_rss=max(few.result.peak_rss, result.peak_rss),
-    )
-    if few.result.bound and more.result.bound:
-        terms = {key: line(getattr(few.result.bound, key), getattr(more.result.bound, key)) for key in _BOUND}
-        seconds = max(terms["compute_seconds"], terms["memory_seconds"])
-        share = terms["compute_seconds"] / seconds if seconds else 0.0
-        result = replace(result, bound=Bound(seconds=seconds, mxu_share=share, **terms))
-    before = {one.kind: one for one in few.result.collectives}
-    collectives = [
-        replace(
-            one,
-            count=round(line(before[one.kind].count, one.count)),
-            bytes=round(line(before[one.kind].bytes, one.bytes)),
-        )
-        for one in more.result.collectives
-        if one.kind in before
-    ]
-    return Answer(whole, replace(result, collectives=tuple(collectives)), parts, exact, few.whole)
-
-
-def _hbm(few: Answer, more: Answer, line: Callable[[float, float], float], total: int) -> Hbm:
-    low, high = few.result.hbm, more.result.hbm
-    assert low is not None
-    assert high is not None
-    grown = {
-        field.name: round(line(getattr(low, field.name), getattr(high, field.name)))
-        for field in dataclasses.fields(Hbm)
-    }
-    return Hbm(**{**grown, "capacity": high.capacity, "total": total})
-
-
-def _on_line(scale: float, low: float, high: float) -> float:
-    return max(0.0, low + scale * (high - low))
 
 
 def to_json(

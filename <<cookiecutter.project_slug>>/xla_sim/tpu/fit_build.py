@@ -99,12 +99,10 @@ def _describe(value: Any) -> str:
 
 
 def keep_layers(step: Step, layers: int) -> None:
-    """Keep the first `layers` of the repeated modules, for an answer by extrapolation. Raises FitError when there are none."""
+    """Keep the first `layers` of the repeated modules. Raises FitError when there are none."""
     stacks = {name.rpartition(".")[0] for name in blocks(step.model)}
     if not stacks:
-        raise FitError(
-            "--layers: the model has no repeated modules (a ModuleList or Sequential of one class) to leave out"
-        )
+        raise FitError("the model has no repeated modules (a ModuleList or Sequential of one class) to leave out")
     for stack in stacks:
         module = step.model.get_submodule(stack)
         for name in [name for name, _ in module.named_children()][layers:][::-1]:

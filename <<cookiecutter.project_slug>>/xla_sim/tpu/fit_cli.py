@@ -16,18 +16,17 @@ from .cache import Cache, default_directory
 from .chips import ChipError, Topology, find_chip, find_topology
 from .cli import progress_bar
 from .findings import RunReport, judge
-from .fit import Answer, Question, answer, extrapolate, prepare, to_json
+from .fit import Answer, Question, answer, prepare, to_json
 from .fit_load import Cannot, UserError, load, read, trace, write
 from .fit_plan import FitError, NeedsValue, Plan
 from .fit_search import Search, largest_batch, smallest_topology, stretch
-from .fit_words import hardware, layers_sentence, notes, refusal
+from .fit_words import hardware, notes, refusal
 from .pool import TpuUnavailable
-from .results import CompileResult
 from .scheduler import Interrupted, Limits, compile_all
 from .sharding import Mesh, ShardingError, parse_mesh
 
 OK, FINDINGS, WRONG, FAILED, CANNOT = range(5)
-_KEYS = ("target", "topology", "mesh", "batch-size", "checkpoint", "layers", "code", "parameters", "activations")
+_KEYS = ("target", "topology", "mesh", "batch-size", "checkpoint", "code", "parameters", "activations")
 _EPILOG = """\
 The function builds the step and returns (model, optimizer, batch) or (model, optimizer, batch, loss). It runs under
 torch.device("meta"), so nothing takes memory; batch is a tensor, tuple or dict of torch.empty(shape, dtype=…); loss is a
@@ -71,7 +70,6 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
         action="store_true",
         help="stop when HBM is laid out, before code is generated: the same answer without the code's bytes, many times faster",
     )
-    parser.add_argument("--layers", metavar="A,B", help="guess from compilations with A and with B layers only")
     parser.add_argument(
         "--search", action="store_true", help="find the smallest slice of a family, and the largest batch on it"
     )
@@ -108,7 +106,6 @@ class _Job:
     mesh: Mesh | None
     batch_size: int | None
     checkpoint: str
-    layers: tuple[int, ...]
     code: bool
 
 
@@ -147,10 +144,6 @@ def _job(args: argparse.Namespace) -> _Job:
         raise ConfigError("fit needs --topology, as v5e:8x8, or topology in [tool.xla_sim.fit]")
     # a mesh of the configuration is made for the topology of the configuration
     mesh = args.mesh or (table.get("mesh", "") if topology == table.get("topology", topology) else "")
-    given = str(args.layers or table.get("layers", ""))
-    layers = tuple(int(number) for number in given.split(",") if number.strip().isdigit())
-    if given and (len(layers) != 2 or not 0 < layers[0] < layers[1]):
-        raise ConfigError(f"--layers {given}: give two numbers of layers, the smaller first, as 2,4")
     return _Job(
         args,
         config,
@@ -159,7 +152,6 @@ def _job(args: argparse.Namespace) -> _Job:
         parse_mesh(mesh) if mesh else None,
         args.batch_size or table.get("batch-size"),
         args.checkpoint or table.get("checkpoint", ""),
-        layers,
         bool(table.get("code", True)) and not args.no_code,
     )
 
@@ -173,12 +165,12 @@ def _fit(job: _Job) -> int:
     if job.args.search:
         found = _search(job, sources)
         if found.best is None:
-            return _report(job, found.tried[-1], found, sources)
-        return _report(job, found.best, found, sources)
+            return _report(job, found.tried[-1], found)
+        return _report(job, found.best, found)
     topology = find_topology(job.topology)
     mesh = job.mesh or stretch(None, topology.devices)
     assert mesh is not None
-    return _report(job, sources.ask(topology, mesh, job.batch_size), None, sources)
+    return _report(job, sources.ask(topology, mesh, job.batch_size), None)
 
 
 def _search(job: _Job, sources: _Sources) -> Search:
@@ -207,9 +199,8 @@ class _Sources:
 
     def __init__(self, job: _Job) -> None:
         self._job = job
-        self._traces: dict[tuple[int | None, int | None], tuple[Plan, bytes]] = {}
+        self._traces: dict[int | None, tuple[Plan, bytes]] = {}
         self._function = None if job.args.traced else load(job.target)
-        self.extrapolated = ""
 
     @property
     def varies(self) -> bool:
@@ -217,53 +208,34 @@ class _Sources:
         code = getattr(self._function, "__code__", None)
         return code is not None and "batch_size" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
-    def traced(self, batch_size: int | None, layers: int | None = None) -> tuple[Plan, bytes]:
-        key = (batch_size, layers)
-        if key not in self._traces:
-            made = (
-                read(self._job.args.traced)
-                if self._function is None
-                else trace(self._function, self._job.target, batch_size, self._job.checkpoint, layers)
-            )
-            self._traces[key] = made
-            if layers is None and self._function is not None:
+    def traced(self, batch_size: int | None) -> tuple[Plan, bytes]:
+        if batch_size not in self._traces:
+            if self._function is None:
+                self._traces[batch_size] = read(self._job.args.traced)
+            else:
+                made = trace(self._function, self._job.target, batch_size, self._job.checkpoint)
                 write(self._job.args.out, *made)
-        return self._traces[key]
+                self._traces[batch_size] = made
+        return self._traces[batch_size]
 
     def ask(self, topology: Topology, mesh: Mesh, batch_size: int | None) -> Answer:
-        question = self._question(topology, mesh, batch_size, None)
-        if not self._job.layers:
-            return self._compile([question])[0]
-        if self._job.layers[1] >= question.plan.layers:
-            raise FitError(
-                f"--layers {self._job.layers[0]},{self._job.layers[1]}: the model has {question.plan.layers}, so compile it whole"
-            )
-        few, more = self._compile([self._question(topology, mesh, batch_size, number) for number in self._job.layers])
-        if few.result.hbm is None or more.result.hbm is None:
-            return more
-        self.extrapolated = layers_sentence(few.question.plan, more.question.plan)
-        return extrapolate(question, few, more)
-
-    def _question(self, topology: Topology, mesh: Mesh, batch_size: int | None, layers: int | None) -> Question:
         table = self._job.config.fit
-        plan, graph = self.traced(batch_size, layers)
+        plan, graph = self.traced(batch_size)
         shardings = table.get("parameters", {}), table.get("activations", {})
-        return Question(plan, graph, topology, mesh, *shardings, self._job.code)
+        return self._compile(Question(plan, graph, topology, mesh, *shardings, self._job.code))
 
-    def _compile(self, questions: list[Question]) -> list[Answer]:
-        requests = [prepare(question, self._job.args.out) for question in questions]
+    def _compile(self, question: Question) -> Answer:
+        requests = [prepare(question, self._job.args.out)]
         cache = None if self._job.args.no_cache else Cache(default_directory())
-        # one at a time: a large one takes gigabytes, and the compiler itself uses the cores
+        limits = Limits(float(self._job.args.timeout))
         with progress_bar(requests) as progress:
-            results: list[CompileResult] = compile_all(
-                requests, Limits(float(self._job.args.timeout)), cache, 1, progress, self._job.args.out / "logs"
-            )
-        return [answer(question, result) for question, result in zip(questions, results)]
+            (result,) = compile_all(requests, limits, cache, 1, progress, self._job.args.out / "logs")
+        return answer(question, result)
 
 
-def _report(job: _Job, given: Answer, search: Search | None, sources: _Sources) -> int:
+def _report(job: _Job, given: Answer, search: Search | None) -> int:
     """Write fit.json and the reports beside it, print, and hand back the exit code."""
-    said = ([sources.extrapolated] if sources.extrapolated else []) + notes(given)
+    said = notes(given)
     findings = filter_findings(judge([given.result], RunReport()), job.config) if given.result.status != "ok" else []
     document = to_json(given, said, [finding.as_dict() for finding in findings])
     document["hardware"] = hardware(given)

@@ -58,14 +58,12 @@ def load(target: str) -> Callable[..., Any]:
     return function
 
 
-def trace(
-    function: Callable[..., Any], target: str, batch_size: int | None, checkpoint: str, layers: int | None
-) -> tuple[Plan, bytes]:
+def trace(function: Callable[..., Any], target: str, batch_size: int | None, checkpoint: str) -> tuple[Plan, bytes]:
     """`fit_trace.trace`, with what the user's code raises as UserError."""
     from . import fit_trace
 
     try:
-        return fit_trace.trace(function, target, batch_size, checkpoint, layers)
+        return fit_trace.trace(function, target, batch_size, checkpoint)
     except (FitError, ShardingError):
         raise
     except Exception as error:

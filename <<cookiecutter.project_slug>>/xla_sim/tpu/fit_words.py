@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from .fit import Answer
-from .fit_plan import NeedsValue, Plan
+from .fit_plan import NeedsValue
 
 _CHECKPOINT = "torch_xla.utils.checkpoint.checkpoint"
 
@@ -99,14 +99,6 @@ def refusal(error: NeedsValue) -> tuple[str, str]:
     return (
         f"{where}, and a step that is only planned has none",
         "decide on the device with torch.where, or move the read out of the step; on a TPU this line would cut the graph and wait",
-    )
-
-
-def layers_sentence(few: Plan, more: Plan) -> str:
-    """How an extrapolated answer came about."""
-    return (
-        f"extrapolated from compilations with {len(few.blocks)} and {len(more.blocks)} of {more.layers} layers, as if each "
-        "layer added the same: a guess, as a fuller chip is scheduled differently; --no-code in its place compiles all layers"
     )
 
 
