@@ -284,9 +284,10 @@ def test_steps_are_not_joined_over_a_gap_or_over_different_bytes(tmp_path: Path)
 
 def _graph_file(path: Path, rows: int) -> None:
     """The HLO of ``x @ w`` with that many rows."""
-    from xla_sim import hlo
+    from xla_sim import protos
 
-    module = hlo._messages()["Module"](name="SyncTensorsGraph.7", entry_computation_id=1)
+    module = protos.parse("Module", b"")
+    module.name, module.entry_computation_id = "SyncTensorsGraph.7", 1
     add = module.computations.add(id=1, name="entry", root_id=3).instructions.add
     x, w, y = (
         {"element_type": kind, "dimensions": dims}
