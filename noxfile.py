@@ -73,7 +73,9 @@ def tests_stacks(session: nox.Session) -> None:
 def tests_launch(session: nox.Session) -> None:
     """Test the recipes for the hardware, with SkyPilot's own parser and stand-ins for the clouds."""
     session.install(*group("launch"))
-    session.run("pytest", "tests/launch", *session.posargs, env={"SKYPILOT_DISABLE_USAGE_COLLECTION": "1"})
+    session.run(
+        "pytest", "--disable-warnings", "tests/launch", *session.posargs, env={"SKYPILOT_DISABLE_USAGE_COLLECTION": "1"}
+    )
 
 
 @nox.session(python=SIMULATION_PYTHON, reuse_venv=True, requires=["tpu_compiler"])
