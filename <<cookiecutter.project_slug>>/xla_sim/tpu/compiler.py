@@ -164,7 +164,7 @@ def _until_laid_out(call: Callable[[], Compiled], dump: str) -> Compiled:
         if ended:
             break
         if glob.glob(os.path.join(dump, _LAID_OUT)):
-            time.sleep(_REFUSES_WITHIN)
+            _wait_until_written(os.path.join(dump, _LAID_OUT))
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
             break
@@ -177,6 +177,13 @@ def _until_laid_out(call: Callable[[], Compiled], dump: str) -> Compiled:
         with open(answer, encoding="utf-8") as file:
             return Compiled(**json.load(file), program=_dumped(dump))
     return Compiled(time.perf_counter() - started, program=_dumped(dump))
+
+
+def _wait_until_written(pattern: str) -> None:
+    """A large program on a slow disk takes longer than a refusal: wait until the dump grows no more."""
+    size = -1
+    while size != (size := sum(os.path.getsize(path) for path in glob.glob(pattern))):
+        time.sleep(_REFUSES_WITHIN)
 
 
 def _answer_and_exit(call: Callable[[], Compiled], answer: str) -> None:

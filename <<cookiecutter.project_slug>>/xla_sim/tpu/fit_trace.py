@@ -7,6 +7,7 @@ placeholder of the XLA device. Needs torch_xla 2.7 or newer; 2.4 has no placehol
 from __future__ import annotations
 
 import fnmatch
+import gc
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -44,6 +45,19 @@ def trace(
     `batch_size` is passed on to functions that take it. `checkpoint` says whose activations to compute again: `blocks` for the
     repeated modules, or a pattern of module names. `layers` keeps only so many of the repeated modules. Raises FitError, and NeedsValue where the step reads a value.
     """
+    try:
+        return _trace(function, target, batch_size, checkpoint, layers)
+    finally:
+        gc.collect()  # a placeholder in a cycle would be executed by the next step mark of this process
+
+
+def _trace(
+    function: Callable[..., Any],
+    target: str,
+    batch_size: int | None = None,
+    checkpoint: str = "",
+    layers: int | None = None,
+) -> tuple[Plan, bytes]:
     begin = time.monotonic()
     before = {id(tensor) for tensor in meta_tensors()}
     step = build(function, target, batch_size)
