@@ -18,6 +18,9 @@ nox.needs_version = ">=2026.10.20"
 nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.error_on_missing_interpreters = True
 
+# Importing torch_xla takes twice as long without bytecode, which uv leaves to the first import: not written in containers.
+os.environ.setdefault("UV_COMPILE_BYTECODE", "1")
+
 ROOT = Path(__file__).parent
 GENERATED = "<<cookiecutter.project_slug>>"
 PROJECT = nox.project.load_toml("pyproject.toml")

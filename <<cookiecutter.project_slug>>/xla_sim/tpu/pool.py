@@ -132,7 +132,7 @@ class Pool:
     def _launch(self) -> subprocess.Popen[bytes]:
         package = str(Path(__file__).resolve().parents[2])
         paths = [package, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
         with open(self._log, "ab") as log:
             process = subprocess.Popen(
                 [python(), "-P", "-m", "xla_sim.tpu.worker"],
