@@ -84,9 +84,16 @@ class _Reader:
         self.locations: dict[int, Location] = {
             event["id"]: locate(event["frames"]) for event in events if event["e"] == "frames"
         }
+        found = (self.at(e["at"]) for e in events if e["e"] == "fact" and e["name"] == "batch-read")
+        self.batch_reads = {(where.file, where.line) for where in found if where.line}
 
     def at(self, number: int | None) -> Location:
         return self.locations.get(-1 if number is None else number, Location())
+
+    def _of_batch(self, number: int) -> bool:
+        """Whether that line reads what is computed from the step's own batch (see `observe.reads`)."""
+        where = self.at(number)
+        return (where.file, where.line) in self.batch_reads
 
     def timeline(self) -> list[Step]:
         steps: list[Step] = []
@@ -105,7 +112,7 @@ class _Reader:
             location=self.at(event["mark"]),
             end=event["t"],
             executions=_executions(
-                (run[0], run[1], self.at(run[2]), bool(run[3]), number < event.get("early", 0))
+                (run[0], run[1], self.at(run[2]), bool(run[3]), number < event.get("early", 0) and not self._of_batch(run[2]))
                 for number, run in enumerate(event["runs"])
             ),
             forwards=tuple(

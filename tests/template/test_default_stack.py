@@ -59,6 +59,13 @@ def test_lint_and_tests_are_green(stack: Stack) -> None:
     session(stack, "lint", "tests")
 
 
+def test_plain_pytest_is_green(stack: Stack) -> None:
+    """What a person types first: the placeholders of fit and the simulation then share one process."""
+    command = [str(stack.python), "-m", "pytest", "-q", "tests/test_fit.py", "tests/test_xla_simulation.py"]
+    done = subprocess.run(command, cwd=stack.repository, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+
+
 def test_the_tpu_compiler_accepts_the_training_step(stack: Stack) -> None:
     """nox -s tpu_compile, in an environment of its own, on what nox -s xla_sim left."""
     session(stack, "tpu_compile")

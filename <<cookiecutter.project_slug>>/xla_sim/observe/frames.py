@@ -39,6 +39,7 @@ def is_user_file(file: str) -> bool:
     return True
 
 
+@functools.lru_cache(maxsize=4096)
 def is_ours(file: str) -> bool:
     """Whether the file belongs to the simulator or to what starts the program."""
     return file.startswith(_OURS) or file == "<frozen runpy>" or os.path.basename(file) == "runpy.py"

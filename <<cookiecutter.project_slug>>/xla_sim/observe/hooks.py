@@ -90,11 +90,12 @@ class Observer:
 
     def torch_xla_imported(self, torch_xla: Any) -> None:
         from xla_sim.observe.ops import Counters, OpWatch
+        from xla_sim.observe.reads import BatchReads
 
         self.xlac = torch_xla._XLAC
         self.xlac._set_ir_debug(True)
         self.counters = Counters(self.xlac)
-        self.ops = OpWatch(self.recorder, self.counters)
+        self.ops = OpWatch(self.recorder, self.counters, BatchReads(self.xlac, self.recorder, self.modules))
         self.ops.stopped = self._dynamo
         marker = self.xlac._xla_step_marker
 
@@ -253,6 +254,7 @@ class Observer:
         if not self.xlac:
             return
         self.ops.report()
+        self.ops.reads.marked()
         self.ops.step = self.step
         if set(fallbacks) - self._located and self.step >= self._watch_until:
             self._watch_until = self.step + WATCHED_STEPS

@@ -18,6 +18,7 @@ from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode, _get_current_function_mode
 
 from xla_sim.observe import frames
+from xla_sim.observe.reads import BatchReads
 from xla_sim.observe.recorder import Recorder
 
 # counted like fallbacks, but a read of a value, which is its own matter
@@ -51,7 +52,7 @@ class OpWatch(TorchFunctionMode):
     It sits above autograd, so the graph stays what it would be without it; a dispatch mode, below, changes the graph.
     """
 
-    def __init__(self, recorder: Recorder, counters: Counters) -> None:
+    def __init__(self, recorder: Recorder, counters: Counters, reads: BatchReads) -> None:
         super().__init__()
         self.recorder = recorder
         self.counters = Counters(counters.xlac)
@@ -62,6 +63,7 @@ class OpWatch(TorchFunctionMode):
         self._thread = threading.get_ident()
         self._on = False
         self.stopped = False
+        self.reads = reads
 
     def stop(self) -> None:
         """Off for good: dynamo would trace this mode together with the program's own ops."""
@@ -80,16 +82,19 @@ class OpWatch(TorchFunctionMode):
         else:
             return
         self._on = on
+        self.reads.turn(on)
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if torch.compiler.is_compiling():
             return func(*args, **(kwargs or {}))
+        self.recorder.harmless(self.reads.before, func, args)
         result = frames.call_as(sys._getframe(1), func, args, kwargs or {})
         if func.__name__ == "__get__":
             return result  # an attribute such as x.shape: no op, and looked at often
         self.recorder.harmless(self.look)
+        self.recorder.harmless(self.reads.after, args, result)
         if func in MOVES:
             self.recorder.harmless(self._moved, args[0], result)
         return result

@@ -14,10 +14,10 @@ from .. import argtypes
 from ..config import FAIL_ON, Config, ConfigError, fails, filter_findings, load_config, with_options
 from .cache import Cache, default_directory
 from .chips import ChipError, Topology, find_chip, find_topology
-from .inputs import Captured, InputError, captured, requests_for
+from .inputs import InputError, captured, requests_for
 from .pool import TpuUnavailable
 from .results import CompileRequest, CompileResult
-from .scheduler import Interrupted, Limits, compile_all
+from .scheduler import DiskFull, Interrupted, Limits, compile_all
 
 OK, FINDINGS, WRONG, STOPPED, CANNOT = range(5)
 
@@ -98,27 +98,28 @@ def _compile(args: argparse.Namespace, config: Config) -> int:
     cache = None if args.no_cache else Cache(args.cache or default_directory())
     limits = Limits(args.timeout or config.timeout or 1800.0, args.memory)
     results: Sequence[CompileResult | None]
-    done = True
+    stopped: tuple[int, str] | None = None
     logs = args.directory / "compile-logs" if args.directory.is_dir() else None
     try:
         with progress_bar(requests) as progress:
             results = compile_all(requests, limits, cache, args.jobs, progress, logs)
     except Interrupted as interrupted:
-        results, done = interrupted.results, False
+        results, stopped = interrupted.results, (STOPPED, "interrupted")
+    except DiskFull as full:
+        results, stopped = full.results, (CANNOT, f"{full.filename}: {full.strerror}")
     except OSError as error:
         print(f"xla_sim compile: {error.filename or args.directory}: {error.strerror or error}", file=sys.stderr)
         return CANNOT
     if cache is not None and cache.problem:
         print(f"xla_sim compile: {cache.problem}", file=sys.stderr)
     finished = [result for result in results if result is not None]
-    code = _report(args, config, graphs, finished)
-    if not done:
-        print(
-            f"xla_sim compile: interrupted; {len(finished)} of {len(requests)} compilations are done and kept",
-            file=sys.stderr,
-        )
-        return STOPPED
-    return code
+    if stopped is None:
+        return _report(args, config, finished)
+    if finished:
+        _report(args, config, finished)
+    done = f"{len(finished)} of {len(requests)} compilations are done and kept"
+    print(f"xla_sim compile: {stopped[1]}; {done}", file=sys.stderr)
+    return stopped[0]
 
 
 def _topologies(args: argparse.Namespace, config: Config) -> list[Topology]:
@@ -129,9 +130,7 @@ def _topologies(args: argparse.Namespace, config: Config) -> list[Topology]:
     return [find_topology(find_chip(name).one) for name in dict.fromkeys(args.chips or config.chips)]
 
 
-def _report(
-    args: argparse.Namespace, config: Config, graphs: Sequence[Captured], results: Sequence[CompileResult]
-) -> int:
+def _report(args: argparse.Namespace, config: Config, results: Sequence[CompileResult]) -> int:
     """Write compile.json and the reports beside it, print, and hand back the exit code."""
     from ..report import print_terminal, write_reports
     from ..report.document import DocumentError, empty, load_directory, plain, to_json
@@ -166,6 +165,7 @@ def _report(
         return WRONG
     except OSError as error:
         where = error.filename or directory or args.json
+        print_terminal({**empty(), "compile": document})  # minutes of work that no file holds
         print(f"xla_sim compile: the report can't be written to {where}: {error.strerror or error}", file=sys.stderr)
         return CANNOT
     return FINDINGS if fails(findings, config.fail_on) else OK

@@ -8,16 +8,15 @@ command line. `PRIVATE` lists what is used of jaxlib, so that a test can say whi
 from __future__ import annotations
 
 import ctypes
+import errno
 import functools
 import glob
 import importlib
 import importlib.metadata
 import json
 import os
-import shutil
 import signal
 import sys
-import tempfile
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -105,23 +104,21 @@ def load() -> None:
 
 
 def compile_graph(
-    graph: bytes, topology: str, partitions: int, options: Sequence[tuple[str, str]], code: bool = True
+    graph: bytes, topology: str, partitions: int, options: Sequence[tuple[str, str]], dump: str, code: bool = True
 ) -> Compiled:
     """Compile a serialized HloModuleProto for the first `partitions` devices of a topology.
 
+    `dump` is a folder to be made for what the compiler writes. It is the caller's to remove: a compiler that dies can't.
     Without `code` it hands back the program as soon as the compiler has laid out HBM. That is the same program: of a large one on
     many devices, generating code is nearly all of the time and most of the memory.
 
     To be called once in a process, after `load`. What the compiler refuses is no exception here; RuntimeError means that the
     graph or the topology never got to the compiler.
     """
-    dump = tempfile.mkdtemp(prefix="xla_sim_tpu_")
+    os.makedirs(dump)
     os.environ["XLA_FLAGS"] = _DUMP.format(dump)
-    try:
-        call = functools.partial(_compile, graph, topology, partitions, options, dump)
-        return call() if code else _until_laid_out(call, dump)
-    finally:
-        shutil.rmtree(dump, ignore_errors=True)
+    call = functools.partial(_compile, graph, topology, partitions, options, dump)
+    return call() if code else _until_laid_out(call, dump)
 
 
 def _compile(graph: bytes, topology: str, partitions: int, options: Sequence[tuple[str, str]], dump: str) -> Compiled:
@@ -171,6 +168,8 @@ def _until_laid_out(call: Callable[[], Compiled], dump: str) -> Compiled:
         time.sleep(_LOOKS_EVERY)
     if ended and os.WIFSIGNALED(status):
         os.kill(os.getpid(), os.WTERMSIG(status))
+    if ended and os.WEXITSTATUS(status) == errno.ENOSPC:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), dump)
     if ended and not os.path.exists(answer):
         raise RuntimeError("the process that compiles has failed, see above")
     if os.path.exists(answer):
@@ -195,11 +194,18 @@ def _answer_and_exit(call: Callable[[], Compiled], answer: str) -> None:
             json.dump({"seconds": compiled.seconds, "error": compiled.error}, file)
         os.replace(answer + ".part", answer)
         code = 0
-    except BaseException:  # noqa: BLE001 - it belongs in the log, and the process ends here
+    except BaseException as error:  # noqa: BLE001 - it belongs in the log, and the process ends here
+        code = exit_code(error)
         traceback.print_exc()
     finally:
         sys.stderr.flush()
         os._exit(code)
+
+
+def exit_code(error: BaseException) -> int:
+    """Of a process that this ended: ENOSPC where a disk took no more, which is no fault of the graph's, else 1."""
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return errno.ENOSPC if full else 1
 
 
 def _devices(name: str) -> Sequence[Any]:
@@ -277,7 +283,7 @@ def _dumped(directory: str) -> bytes | None:
     """The compiled program with its buffer assignment, of which neither the memory statistics nor the executable tell.
 
     ``serialized_buffer_assignment_proto`` of the statistics is empty with libtpu 0.0.42.1, and ``temp_size_in_bytes`` counts
-    more than the compiler's own limit does.
+    more than the compiler's own limit does. A full disk doesn't stop the compiler: it leaves a part of the file, or an empty one.
     """
     files = glob.glob(os.path.join(directory, "*.after_optimizations.hlo.pb"))
     if not files:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,14 +25,17 @@ _ERROR_NUMBER = re.compile(r"\[type\.googleapis\.com.*", re.DOTALL)
 
 
 def compile_request(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Compile what the request names and judge it; hands back `CompileResult.to_json`."""
+    """Compile what the request names and judge it; hands back `CompileResult.to_json`.
+
+    Raises OSError when the disk didn't take all that the compiler writes: a verdict without its figures is none.
+    """
     graph = Path(request["hlo"]).read_bytes()
     given = read_module(graph)
     topology = find_topology(request["topology"])
     used = narrow(graph) if request["narrow"] else graph
     options = tuple((str(name), str(value)) for name, value in request["options"])
-    compiled = compile_graph(used, topology.name, request["partitions"], options, request["code"])
-    program = read_program(compiled.program) if compiled.program else None
+    compiled = compile_graph(used, topology.name, request["partitions"], options, request["dump"], request["code"])
+    program = _laid_out(compiled)
     status = _status(compiled)
     common: dict[str, Any] = {
         "graph": request["graph"],
@@ -63,6 +67,19 @@ def compile_request(request: Mapping[str, Any]) -> dict[str, Any]:
         held_twice=held_twice(given, arguments),
         collectives=work.collectives,
     ).to_json()
+
+
+def _laid_out(compiled: Compiled) -> Program | None:
+    """The program as the compiler left it; None where it stopped before there was one."""
+    if compiled.program is None and compiled.error:
+        return None
+    try:
+        program = read_program(compiled.program or b"")
+    except ValueError as error:
+        raise OSError(errno.ENOSPC, f"the compiler's program was not written whole ({error})") from error
+    if not len(program.assignment.buffer_allocations):
+        raise OSError(errno.ENOSPC, "the compiler's program was written without its buffers")
+    return program
 
 
 def _status(compiled: Compiled) -> str:

@@ -5,11 +5,14 @@ Runs in any Python: the compiler lives in the worker, whose Python is ``$XLA_SIM
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import re
 import shlex
+import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Callable
@@ -59,6 +62,15 @@ class Interrupted(KeyboardInterrupt):
         self.results = results
 
 
+class DiskFull(OSError):
+    """The disk took no more of what a compilation writes; `results` holds what was done by then, with None for the rest."""
+
+    def __init__(self, results: Sequence[CompileResult | None] = ()) -> None:
+        words = "no space is left there for what the TPU compiler writes; free some, or set TMPDIR to a folder on another disk"
+        super().__init__(errno.ENOSPC, words, tempfile.gettempdir())
+        self.results = results
+
+
 def compile_all(
     requests: Sequence[CompileRequest],
     limits: Limits = Limits(),
@@ -77,6 +89,7 @@ def compile_all(
         TpuUnavailable: this machine or environment can't run the TPU compiler; the message is a sentence.
         ChipError: a request's topology doesn't exist.
         OSError: a request's graph can't be read.
+        DiskFull: the disk of temporary files is full.
         Interrupted: Ctrl-C.
     """
     for request in requests:
@@ -93,14 +106,26 @@ def compile_all(
     )
     try:
         if todo:
-            with tempfile.TemporaryDirectory(prefix="xla_sim_compile_") as scratch:
-                _compile(run, todo, max(1, jobs), Path(scratch), logs or Path(scratch))
+            with _scratch() as scratch:
+                _compile(run, todo, max(1, jobs), scratch, logs or scratch)
     except KeyboardInterrupt:
         raise Interrupted([run.results.get(number) for number in range(len(requests))]) from None
+    except DiskFull:
+        raise DiskFull([run.results.get(number) for number in range(len(requests))]) from None
     finally:
         if cache is not None:
             cache.prune()
     return [run.results[number] for number in range(len(requests))]
+
+
+@contextlib.contextmanager
+def _scratch() -> Iterator[Path]:
+    """A folder for what the compilers write: those that are killed clean up nothing. What one of them still writes is no error."""
+    folder = Path(tempfile.mkdtemp(prefix="xla_sim_compile_"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _cost(request: CompileRequest) -> float:
@@ -141,6 +166,7 @@ def _compile(run: _Run, todo: list[int], jobs: int, scratch: Path, logs: Path) -
             for ended in pool.wait():
                 log = running.pop(ended.number)
                 _finish(run, ended, scratch / f"{ended.number}.json", log)
+                shutil.rmtree(scratch / f"{ended.number}.dump", ignore_errors=True)
 
 
 def _message(number: int, request: CompileRequest, limits: Limits, out: Path, log: Path) -> dict[str, Any]:
@@ -157,6 +183,7 @@ def _message(number: int, request: CompileRequest, limits: Limits, out: Path, lo
         "seconds": limits.seconds,
         "memory": limits.bytes,
         "out": str(out.resolve()),
+        "dump": str(out.with_suffix(".dump").resolve()),
         "log": str(log.resolve()),
     }
 
@@ -169,6 +196,8 @@ def _finish(run: _Run, ended: Ended, out: Path, log: Path) -> None:
             run.cache.put(run.keys[ended.number], {**values, "peak_rss": ended.rss})
         result = replace(CompileResult.from_json(_relative(values)), peak_rss=ended.rss)
         log.unlink(missing_ok=True)  # of interest only where there is no answer
+    elif ended.code == errno.ENOSPC:
+        raise DiskFull
     else:
         result = _died(request, ended, log, run.limits)
     run.results[ended.number] = result
@@ -232,4 +261,4 @@ def _relative(values: Any) -> Any:
     return [_relative(value) for value in values] if isinstance(values, (list, tuple)) else values
 
 
-__all__: tuple[str, ...] = ("Interrupted", "Limits", "Progress", "compile_all", "repeat_command")
+__all__: tuple[str, ...] = ("DiskFull", "Interrupted", "Limits", "Progress", "compile_all", "repeat_command")

@@ -117,9 +117,10 @@ def _run_and_exit(request: dict[str, Any]) -> None:
         part.write_text(json.dumps(values))
         part.replace(request["out"])
         code = 0
-    except BaseException:  # noqa: BLE001 - whatever it is belongs in the log, and the process ends here
+    except BaseException as error:  # noqa: BLE001 - whatever it is belongs in the log, and the process ends here
         import traceback
 
+        code = compiler.exit_code(error)
         traceback.print_exc()
     finally:
         sys.stderr.flush()
