@@ -112,7 +112,13 @@ class _Reader:
             location=self.at(event["mark"]),
             end=event["t"],
             executions=_executions(
-                (run[0], run[1], self.at(run[2]), bool(run[3]), number < event.get("early", 0) and not self._of_batch(run[2]))
+                (
+                    run[0],
+                    run[1],
+                    self.at(run[2]),
+                    bool(run[3]),
+                    number < event.get("early", 0) and not self._of_batch(run[2]),
+                )
                 for number, run in enumerate(event["runs"])
             ),
             forwards=tuple(
