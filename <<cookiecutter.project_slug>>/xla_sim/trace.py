@@ -62,9 +62,7 @@ class Execution:
     cause: str  # "sync", "read", "loader", "compile" (torch_xla.compile), "dynamo" or "unknown"
     location: Location
     compiled: bool  # it had to be compiled first
-    early: bool = (
-        False  # it ran before the step's first module, and reads nothing of the step's batch: it follows the mark
-    )
+    early: bool = False  # it ran before the step's first module and read nothing of the step's batch: it follows a mark
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ class WideDtype(Rule):
     def check(self, trace: Trace) -> Iterable[Finding]:
         """
         A TPU has no 64-bit units: float64 and complex128 are emulated with several narrower operations, and 64-bit integers
-        with pairs of 32-bit ones.
+        with pairs of 32-bit ones. A matrix product of 64-bit integers isn't emulated: the TPU compiler refuses the graph.
 
         **Why a TPU cares.** Each such operation costs many times its float32 twin and twice the memory.
 
@@ -77,12 +77,14 @@ class WideDtype(Rule):
         weight = torch.from_numpy(numpy.random.randn(64, 64)).float()
         ```
 
-        **Source.** The dtypes of the captured HLO. Labels and indices in int64 are as they should be and aren't reported;
+        **Source.** The dtypes of the captured HLO; of integer products the TPU compiler's own verdict (libtpu 0.0.42.1,
+        https://github.com/pytorch/xla/issues/6700). Labels and indices in int64 are as they should be and aren't reported;
         what the wide type costs on a chip is measured by `compile`.
         """
         floats: Counter[tuple[str, int]] = collections.Counter()
         integers: Counter[tuple[str, int]] = collections.Counter()
         examples: dict[Any, Any] = {}
+        products: dict[tuple[str, int], tuple[Instruction, bool, Location]] = {}
         for graph in trace.graphs:
             module = load(trace, graph.hash)
             for instruction in module.entry.instructions if module else ():
@@ -90,16 +92,36 @@ class WideDtype(Rule):
                 if dtype is None:
                     continue
                 place = (instruction.file, instruction.line) if is_user_file(instruction.file) else ("", 0)
+                if instruction.opcode == "dot" and dtype not in WIDE:
+                    products.setdefault(place, (instruction, _of_vectors(module, instruction), graph.location))
+                    continue
                 (floats if dtype in WIDE else integers)[place] += 1
                 examples.setdefault((dtype in WIDE, place), (instruction, dtype, graph.location))
         for counter, severity in ((floats, "warning"), (integers, "info")):
             if counter:
                 yield self._finding(counter, examples, severity)
+        for place, (instruction, vectors, mark) in products.items():
+            yield self._product(instruction, vectors, Location(*_relative(place)) if place[1] else mark)
 
     def check_compiled(self, results: Any, trace: Any) -> Iterable[Finding]:
         from xla_sim.tpu.figures import price_of_width
 
         return price_of_width(self, results, trace)
+
+    def _product(self, instruction: Instruction, vectors: bool, location: Location) -> Finding:
+        """A product of integers of 64 bits, which libtpu 0.0.42.1 refuses: pytorch/xla issue 6700 and pull request 6708."""
+        op = torch_op(instruction.op_type) or instruction.opcode
+        return self.finding(
+            f"{op} multiplies int64 vectors, which torch_xla does on the host when the device is a TPU"
+            if vectors
+            else f"{op} on {instruction.shape} is a matrix product in int64: the TPU compiler refuses a graph that has one",
+            "convert both to float32, or to int32 where the range allows it, before the product",
+            location,
+            "info" if vectors else "warning",
+            operations=1,
+            dtype="int64",
+            example=str(instruction.shape),
+        )
 
     def _finding(self, counter: Counter[tuple[str, int]], examples: dict[Any, Any], severity: str) -> Finding:
         places = sorted(counter, key=lambda place: (not place[1], -counter[place]))
@@ -135,10 +157,17 @@ def _wide(module: Module, instruction: Instruction) -> str | None:
     for shape in shapes:
         if shape.dtype in WIDE and shape.elements > 1:
             return shape.dtype
+    if instruction.opcode == "dot" and instruction.shape.dtype in ("s64", "u64"):
+        return instruction.shape.dtype
     wide = [s for s in shapes if s.dtype in ("s64", "u64") and s.elements >= MANY]
     if wide and torch_op(instruction.op_type) not in ADDRESSING and instruction.shape.dtype == wide[0].dtype:
         return wide[0].dtype
     return None
+
+
+def _of_vectors(module: Module | None, dot: Instruction) -> bool:
+    """Whether both operands have one dimension."""
+    return module is not None and all(len(module.by_id[i].shape.dims) == 1 for i in dot.operands if i in module.by_id)
 
 
 class HostMismatch(Rule):
