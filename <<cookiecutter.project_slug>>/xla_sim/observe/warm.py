@@ -17,6 +17,7 @@ import socket
 import subprocess
 import sys
 import time
+import traceback
 from pathlib import Path
 
 ANSWER = 64  # bytes
@@ -124,7 +125,7 @@ def _status(pid: int, client: socket.socket) -> int:
 
 def _become(request: Path, streams: list[int], imported: list[object]) -> None:
     """Turn this fork into the program."""
-    status = 1
+    status, directory = 1, str(request.parent)
     try:
         directory, arguments, environ, folder = json.loads(request.read_text(encoding="utf-8"))
         os.chdir(folder)
@@ -137,6 +138,8 @@ def _become(request: Path, streams: list[int], imported: list[object]) -> None:
 
         sys.path[0] = folder
         status = child.run(Path(directory), arguments, imported)
+    except Exception:  # noqa: BLE001 (a fault of ours, which nobody would see: this process ends here)
+        Path(directory, "error.txt").write_text(traceback.format_exc(), encoding="utf-8")
     finally:
         os._exit(status)
 
