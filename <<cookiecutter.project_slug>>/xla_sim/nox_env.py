@@ -16,13 +16,13 @@ import hashlib
 import json
 import os
 import platform
-import re
 import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from xla_sim.environment_yml import Environment, EnvironmentFileError, read_environment, with_pins
 from xla_sim.reach import (
     CONDA_BACKENDS,
     channel_unreachable,
@@ -40,33 +40,6 @@ if TYPE_CHECKING:
     import nox
 
 STAMP = "xla_sim_environment.json"
-
-
-class EnvironmentFileError(Exception):
-    """environment.yml can't be used; the message says where and why."""
-
-
-@dataclass(frozen=True)
-class Environment:
-    """What environment.yml asks for."""
-
-    channels: tuple[str, ...]
-    python: str  # the version, such as "3.12"
-    conda: tuple[str, ...]  # conda specs besides python and pip
-    pip_options: tuple[str, ...]  # such as --extra-index-url URL, in two items
-    pip: tuple[str, ...]  # requirements, and "-e ." in two items
-    digest: str  # changes whenever any of the above does
-
-    def pin_of(self, package: str) -> str | None:
-        """The version that a package is pinned to, if it is."""
-        return next((line.split("==")[1] for line in self.pip if line.startswith(f"{package}==")), None)
-
-    @property
-    def indexes(self) -> tuple[str, ...]:
-        """The package indexes named besides the installer's own."""
-        return tuple(
-            value for option, value in zip(self.pip_options, self.pip_options[1:]) if option.endswith("index-url")
-        )
 
 
 @dataclass(frozen=True)
@@ -94,58 +67,6 @@ class Plan:
         if self.backend in CONDA_BACKENDS:
             options["venv_params"] = channel_arguments(self.environment.channels, self.backend)
         return options
-
-
-def read_environment(path: Path) -> Environment:
-    """Read environment.yml with a YAML parser.
-
-    Raises EnvironmentFileError when the file is missing, no YAML, or names no Python version.
-    """
-    import yaml
-
-    try:
-        content = path.read_bytes()
-        document = yaml.safe_load(content)
-    except OSError as error:
-        raise EnvironmentFileError(f"{path} can't be read: {error.strerror}.") from error
-    except yaml.YAMLError as error:
-        raise EnvironmentFileError(f"{path} is no valid YAML: {' '.join(str(error).split())}.") from error
-    entries = document.get("dependencies") if isinstance(document, dict) else None
-    if not isinstance(entries, list):
-        raise EnvironmentFileError(f'{path} needs a list called "dependencies", as conda env create expects it.')
-    specs = [entry.replace(" ", "") for entry in entries if isinstance(entry, str)]
-    python = next((match[1] for spec in specs if (match := re.match(r"python=+(\d+\.\d+)", spec))), None)
-    if python is None:
-        raise EnvironmentFileError(f'{path} needs a Python version among its dependencies, such as "python=3.12".')
-    pip_lines = [line for entry in entries if isinstance(entry, dict) for line in entry.get("pip") or []]
-    options: list[str] = []
-    requirements: list[str] = []
-    for line in pip_lines:
-        words = line.split(None, 1)
-        if line.startswith("-") and words[0] not in ("-e", "--editable"):
-            options += words
-        else:
-            requirements += words if line.startswith("-") else [line]
-    return Environment(
-        channels=tuple(document.get("channels") or ("conda-forge",)),
-        python=python,
-        conda=tuple(spec for spec in specs if not re.match(r"(python|pip)([=<>!]|$)", spec)),
-        pip_options=tuple(options),
-        pip=tuple(requirements),
-        digest=hashlib.sha256(content).hexdigest(),
-    )
-
-
-def with_pins(environment: Environment, python: str, pins: dict[str, str]) -> Environment:
-    """Return the environment with other versions: the Python, and requirement by package name."""
-
-    def pinned(requirement: str) -> str:
-        name = re.split(r"[<>=!~;\[ ]", requirement, maxsplit=1)[0]
-        return pins.get(name.replace("-", "_"), requirement)
-
-    requirements = tuple(pinned(requirement) for requirement in environment.pip)
-    digest = hashlib.sha256(repr((environment.digest, python, requirements)).encode()).hexdigest()
-    return replace(environment, python=python, pip=requirements, digest=digest)
 
 
 def unsupported(system: str, machine: str) -> str | None:
@@ -356,6 +277,10 @@ def install_with_pip(session: nox.Session, python: Path, environment: Environmen
     else:
         # As pip does, and as uv by itself does not: look at all indexes and take the best version (2.9.0+cpu over 2.9.0).
         installer = [uv, "pip", "install", "--python", str(python), "--index-strategy", "unsafe-best-match"]
+        if (
+            sys.flags.dont_write_bytecode
+        ):  # containers: each import of torch_xla would compile its source again, for 10 s
+            installer.append("--compile-bytecode")
     session.run_install(*installer, *environment.pip_options, *environment.pip, external=True)
 
 
