@@ -7,6 +7,7 @@ is in what the value is computed from: tensors that were sent to the device and 
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -112,6 +113,7 @@ class BatchReads:
         for value in values:
             if isinstance(value, Tensor):
                 if value.device.type == "xla" and value.dim() >= least:
-                    yield self.xlac._xla_get_tensor_id(value)
+                    with contextlib.suppress(RuntimeError):  # it says that it is none, such as flattened weights of nn.GRU
+                        yield self.xlac._xla_get_tensor_id(value)
             elif isinstance(value, (tuple, list)):
                 yield from self._ids(value, least)
