@@ -41,13 +41,13 @@ def resnet18() -> tuple[nn.Module, Callable[[nn.Module, torch.device], Tensor]]:
 
 
 def gpt2() -> tuple[nn.Module, Callable[[nn.Module, torch.device], Tensor]]:
-    """GPT-2's width and vocabulary with 4 layers, 8 sequences of 512 tokens."""
+    """GPT-2's width and vocabulary with 4 layers, 8 sequences of 128 tokens."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     config = GPT2Config(n_layer=4, use_cache=False)
 
     def loss(model: nn.Module, device: torch.device) -> Tensor:
-        ids = torch.randint(0, config.vocab_size, (8, 512)).to(device)
+        ids = torch.randint(0, config.vocab_size, (8, 128)).to(device)
         out: Tensor = model(input_ids=ids, labels=ids).loss
         return out
 
@@ -75,7 +75,7 @@ def main() -> None:
     """Train the chosen model for a few steps on whatever device PyTorch/XLA has."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", choices=sorted(MODELS))
-    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=2)
     args = parser.parse_args()
     torch.manual_seed(0)
     device = torch_xla.device()

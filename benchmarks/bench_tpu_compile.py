@@ -46,13 +46,23 @@ print(time.perf_counter() - started)
 
 
 def capture(model: str, folder: Path) -> Path:
-    """The graph of one training step: the largest of those that ran again; a model may read a value in small ones as often."""
-    out = folder / model
+    """The graph of a training step: the largest one of step 2, since step 1 makes the optimizer's state in a graph of its own.
+
+    What is captured is the graph before the CPU's compiler sees it, so that compiler needn't optimise: it takes minutes to.
+    """
+    out, started = folder / model, time.perf_counter()
     words = [sys.executable, "-m", "xla_sim", "run", "--quiet", "--fail-on", "never", "--out", str(out)]
-    subprocess.run([*words, str(HERE / "_tpu_models.py"), model, "--steps", "4"], check=True, stdout=subprocess.DEVNULL)
+    environment = {**os.environ, "XLA_FLAGS": "--xla_backend_optimization_level=0"}
+    subprocess.run(
+        [*words, str(HERE / "_tpu_models.py"), model, "--steps", "2"],
+        check=True,
+        stdout=subprocess.DEVNULL,
+        env=environment,
+    )
     graphs = json.loads((out / "report.json").read_text())["graphs"]
-    files = [(graph["executions"] > 1, (out / graph["hlo"]).stat().st_size, out / graph["hlo"]) for graph in graphs]
-    return max(files)[2]
+    files = [out / graph["hlo"] for graph in graphs if graph["first_step"] == 2]
+    print(f"captured {model} in {time.perf_counter() - started:.0f} s", file=sys.stderr, flush=True)
+    return max(files, key=lambda file: file.stat().st_size)
 
 
 def with_jax(graph: Path, topology: str) -> tuple[float, float]:

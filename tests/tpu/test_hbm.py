@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 from conftest import Compile
-from xla_sim.tpu.chips import CHIPS, MIB
+from xla_sim.tpu.chips import CHIPS, MIB, Chip
 from xla_sim.tpu.results import CompileRequest, Hbm
 from xla_sim.tpu.scheduler import compile_all
 
 F32 = 4
+KIB = 2**10
 WEIGHT = 1024 * 1024 * F32
 
 
@@ -46,9 +47,8 @@ def test_buffers_at_the_peak_are_named_with_shape_bytes_and_line(compiled: Compi
 
 @pytest.mark.parametrize("chip", CHIPS.values(), ids=lambda chip: chip.name)
 def test_just_under_the_capacity_is_accepted_and_just_over_refused(
-    chip: object, lower: Callable[..., None], tmp_path: Path
+    chip: Chip, lower: Callable[..., None], tmp_path: Path
 ) -> None:
-    chip = CHIPS[chip.name]
     under, over = chip.capacity - MIB, chip.capacity + MIB
     lower(tmp_path, f"under={under}", f"over={over}")
     accepted, refused = compile_all(
@@ -58,3 +58,17 @@ def test_just_under_the_capacity_is_accepted_and_just_over_refused(
     assert accepted.hbm and chip.capacity - MIB <= accepted.hbm.total <= chip.capacity
     assert refused.hbm and chip.capacity < refused.hbm.total <= chip.capacity + 2 * MIB
     assert refused.message.startswith("RESOURCE_EXHAUSTED: Ran out of memory on HBM")
+
+
+@pytest.mark.parametrize("chip", CHIPS.values(), ids=lambda chip: chip.name)
+def test_a_temporary_that_fits_until_there_is_code(chip: Chip, lower: Callable[..., None], tmp_path: Path) -> None:
+    """The compiler finds that out last, and then counts temporaries as part of the program; code is still only code."""
+    lower(tmp_path, f"temporary-under={chip.capacity - 4 * MIB}", f"temporary-over={chip.capacity - 64 * KIB}")
+    accepted, refused = compile_all(
+        [CompileRequest(name, tmp_path / f"{name}.pb", chip.name) for name in ("temporary-under", "temporary-over")]
+    )
+    assert (accepted.status, refused.status) == ("ok", "oom")
+    assert accepted.hbm and chip.capacity - 4 * MIB <= accepted.hbm.total <= chip.capacity
+    assert refused.hbm and refused.hbm.temporaries < chip.capacity < refused.hbm.total < chip.capacity + 4 * MIB
+    assert 0 < refused.hbm.code < 4 * MIB and data(refused.hbm)
+    assert "Ran out of memory in memory space hbm" in refused.message

@@ -38,6 +38,34 @@ def test_a_compilation_that_takes_too_much_memory_is_ended(graphs: Path) -> None
     )
 
 
+def test_a_compiler_that_dies_or_is_ended_leaves_no_files_behind(graphs: Path, tmp_path: Path) -> None:
+    code = (
+        "from pathlib import Path; from xla_sim.tpu.scheduler import compile_all, Limits;"
+        "from xla_sim.tpu.results import CompileRequest;"
+        f"one = lambda name: CompileRequest(name, Path({str(graphs)!r}) / (name + '.pb'), 'v5e');"
+        "print([compile_all([one(name)], limits)[0].status for name, limits in"
+        " (('svd', Limits()), ('convolution', Limits(seconds=0.5)))])"
+    )
+    env = {**os.environ, "PYTHONPATH": PACKAGE, "TMPDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, env=env)
+    assert done.stdout == "['crashed', 'timeout']\n", done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_for_temporary_files_whose_name_is_odd(graphs: Path, tmp_path: Path) -> None:
+    """libtpu is told where to write in a flag, which ends at a blank and has to be UTF-8."""
+    code = (
+        "from pathlib import Path; from xla_sim.tpu.scheduler import compile_all; from xla_sim.tpu.results import CompileRequest;"
+        f"print(compile_all([CompileRequest('m', Path({str(graphs / 'matmul.pb')!r}), 'v5e')])[0].hbm.arguments)"
+    )
+    odd = os.path.join(os.fsencode(tmp_path), b'a b "c\xff')
+    os.mkdir(odd)
+    env = {**os.environ, "PYTHONPATH": PACKAGE, "TMPDIR": os.fsdecode(odd)}
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True, env=env)
+    assert done.stdout == f"{4 * (1024 * 512 + 512 * 256)}\n", done.stderr
+    assert os.listdir(odd) == []
+
+
 def test_results_come_in_the_order_of_the_requests_and_the_longest_starts_first(graphs: Path) -> None:
     started: list[str] = []
     names = ["matmul", "svd", "update"]

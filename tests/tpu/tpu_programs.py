@@ -5,6 +5,7 @@ Shapes are chosen so that every figure that the tests ask for can be worked out 
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Callable
@@ -129,12 +130,21 @@ def sharded(folder: Path) -> None:
     save("sharded", jax.jit(step, out_shardings=rows, donate_argnums=(0,)).lower(*shapes), folder)
 
 
+def large_temporary(x: Any, columns: int) -> Any:
+    rows = jax.lax.optimization_barrier(jnp.broadcast_to(x[:, None], (8, columns)))
+    return jax.lax.optimization_barrier(jnp.sin(rows)).sum()
+
+
 def at_the_limit(folder: Path, sizes: list[str]) -> None:
-    """``CHIP-under=BYTES``: a program with one donated argument of so many bytes, for each of `sizes`."""
+    """``NAME=BYTES``: a program with one donated argument of so many bytes; a NAME with "temporary": with such a temporary."""
     for entry in sizes:
         name, _, count = entry.partition("=")
-        shape = jax.ShapeDtypeStruct((int(count) // 4,), F32)
-        save(name, jax.jit(lambda x: x + 1, donate_argnums=0).lower(shape), folder)
+        if "temporary" in name:
+            step = jax.jit(functools.partial(large_temporary, columns=int(count) // 32))
+            save(name, step.lower(jax.ShapeDtypeStruct((8,), F32)), folder)
+        else:
+            shape = jax.ShapeDtypeStruct((int(count) // 4,), F32)
+            save(name, jax.jit(lambda x: x + 1, donate_argnums=0).lower(shape), folder)
 
 
 def main() -> None:

@@ -35,7 +35,7 @@ class Chip:
     reserved: int  # bytes of it that the compiler keeps for the runtime; tests/tpu checks them against the compiler
     peak_flops: float  # bf16 FLOP/s a device
     bandwidth: float  # bytes/s between a device and its HBM
-    largest: int  # chips of the largest slice
+    largest: int  # chips of the largest slice, from the generation's own page
     source: str  # where hbm, peak_flops and bandwidth are from
     devices_per_chip: int = 1
     options: tuple[tuple[str, str], ...] = ()  # what libtpu needs to be told besides the topology's name
@@ -54,12 +54,12 @@ CHIPS: dict[str, Chip] = {
             "v4", "v4", "v4:2x2x1", 3, 32 * GIB, 1283 * MIB, 275e12, 1200e9, 4096, _DOCS + "v4",
             options=(("chip_config_name", "megacore"),),
         ),
-        # 197 TFLOP/s, 16 GB and 819 GB/s
+        # 197 TFLOP/s, 16 GB and 819 GB/s; the page has also been seen to round the last one to 800
         Chip("v5e", "v5e", "v5e:2x2", 2, 16 * GIB, 258 * MIB, 197e12, 819e9, 256, _DOCS + "v5e"),
         # 459 TFLOP/s, 95 GB and 2765 GB/s; the compiler counts 96 GiB and reserves the rest
         Chip("v5p", "v5p", "v5p:2x2x1", 3, 96 * GIB, 263 * MIB, 459e12, 2765e9, 6144, _DOCS + "v5p"),
-        # 918 TFLOP/s, 32 GB and 1638 GB/s
-        Chip("v6e", "v6e", "v6e:2x2", 2, 32 * GIB, 772 * MIB, 918e12, 1638e9, 256, _DOCS + "v6e"),
+        # 918 TFLOP/s, 32 GiB and 1638 GB/s: so in TPU7x's table; v6e's own page rounds the last one to 1640 or 1600
+        Chip("v6e", "v6e", "v6e:2x2", 2, 32 * GIB, 772 * MIB, 918e12, 1638e9, 256, _DOCS + "tpu7x"),
         Chip(  # 2307 TFLOP/s, 192 GiB and 7380 GB/s a chip, which is two devices
             "v7x", "tpu7x", "tpu7x:2x2x1", 3, 96 * GIB, 1284 * MIB, 2307e12 / 2, 7380e9 / 2, 9216, _DOCS + "tpu7x",
             devices_per_chip=2,

@@ -171,11 +171,11 @@ def _report(args: argparse.Namespace, config: Config, results: Sequence[CompileR
     return FINDINGS if fails(findings, config.fail_on) else OK
 
 
-def progress_bar(requests: Sequence[CompileRequest]) -> Any:
+def progress_bar(requests: Sequence[CompileRequest], label: str = "") -> Any:
     """A context manager that hands out `scheduler.Progress`: a bar on a terminal, a line a compilation elsewhere."""
     from .progress import Bar, Lines
 
-    return Bar(requests) if sys.stderr.isatty() else Lines(requests)
+    return Bar(requests, label) if sys.stderr.isatty() else Lines(requests, label)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -47,7 +47,7 @@ PRIVATE = (
     "jaxlib.mlir.dialects.sdy:register_dialect",
     "libtpu:get_library_path",
 )
-_DUMP = "--xla_dump_to={} --xla_dump_hlo_as_proto=true --xla_dump_hlo_as_text=false"
+_DUMP = "--xla_dump_to=/proc/self/fd/{} --xla_dump_hlo_as_proto=true --xla_dump_hlo_as_text=false"
 _LAID_OUT = "*.after_optimizations_after_buffer_assignment.hlo.pb"  # the last dump before code is generated
 _LOOKS_EVERY, _REFUSES_WITHIN = 0.1, 1.0  # seconds; a program too big for HBM is refused right after it is laid out
 _ENVIRONMENT = {
@@ -116,7 +116,8 @@ def compile_graph(
     graph or the topology never got to the compiler.
     """
     os.makedirs(dump)
-    os.environ["XLA_FLAGS"] = _DUMP.format(dump)
+    # by its descriptor, since libtpu splits flags at blanks and takes none that isn't UTF-8
+    os.environ["XLA_FLAGS"] = _DUMP.format(os.open(dump, os.O_RDONLY))
     call = functools.partial(_compile, graph, topology, partitions, options, dump)
     return call() if code else _until_laid_out(call, dump)
 

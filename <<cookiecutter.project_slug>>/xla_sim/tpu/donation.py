@@ -53,7 +53,7 @@ def _updated_by(given: Program, output: Instruction) -> list[tuple[int, Instruct
 def _same_shape(given: Program, instruction: Instruction, shape: Shape) -> list[Instruction]:
     if instruction.opcode in _IN_PLACE:
         sources: tuple[int, ...] = instruction.operands[:1]
-    elif instruction.opcode in _ELEMENTWISE:
+    elif instruction.opcode in _ELEMENTWISE or instruction.raw.custom_call_target == "Sharding":
         sources = instruction.operands
     elif instruction.opcode == "get-tuple-element":
         inner = _through_tuple(given, instruction)

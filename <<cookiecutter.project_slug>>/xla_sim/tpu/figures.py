@@ -46,17 +46,21 @@ def _batch_argument(result: CompileResult, batch: Any) -> Buffer | None:
 
 def price_of_width(rule: Rule, results: Sequence[CompileResult], run: Any) -> Iterable[Finding]:
     """`wide-dtype` with what the graph costs on each chip as it is, against the same graph with narrow types."""
-    pairs = [(wide, narrow) for wide in results for narrow in results if _same(wide, narrow)]
-    if not pairs:
-        return
     for finding in run.of(rule.name):
         dtype = finding["evidence"].get("dtype", "float64")
+        pairs = [
+            (wide, narrow) for wide in results for narrow in results if _same(wide, narrow) and dtype in narrow.wide
+        ]
+        if not pairs:
+            continue
         costs = [_cost(wide, narrow) for wide, narrow in pairs]
-        worst = max(costs, key=lambda cost: cost[0])
+        _, evidence, words = max(costs, key=lambda cost: cost[0])
+        others = sorted({name for _, narrow in pairs for name in narrow.wide if name != dtype})
+        too = f" (with its {' and '.join(others)} narrowed too)" if others else ""
         yield _again(
             rule,
             finding,
-            f"on {worst[1]['chip']} the graph as it is, against the same in {_NAMES.get(dtype, 'narrow types')}: {worst[2]}",
+            f"on {evidence['chip']} the graph as it is, against the same in {_NAMES[dtype]}{too}: {words}",
             cost=[cost[1] for cost in costs],
         )
 

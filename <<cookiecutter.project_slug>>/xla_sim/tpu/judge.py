@@ -14,13 +14,16 @@ from .chips import find_topology
 from .compiler import Compiled, compile_graph
 from .donation import held_twice
 from .loops import trip_counts
-from .narrow import narrow
+from .narrow import WIDE, narrow, wide_types
 from .program import Program, read_module, read_program
 from .results import Buffer, CompileResult
 
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _HBM_FULL = re.compile(r"Ran out of memory (?:on|in memory space) hbm", re.IGNORECASE)
-_CODE = re.compile(r"^\s+program\s+([\d.]+)([KMGT]?)\b", re.MULTILINE)
+# "Program hbm requirement 30.75G:" and, indented below it, what that is the sum of
+_PROGRAM = re.compile(r"^Program hbm requirement .*\n((?:[ \t]+\S.*\n)+)", re.MULTILINE)
+_PART = re.compile(r"^\s+(?!HLO temp)\S.*?\s([\d.]+)([KMGT]?)B?\b", re.MULTILINE)
+_EXCEEDED = re.compile(r"Exceeded hbm capacity by ([\d.]+)([KMGT]?)")
 _ERROR_NUMBER = re.compile(r"\[type\.googleapis\.com.*", re.DOTALL)
 
 
@@ -46,10 +49,13 @@ def compile_request(request: Mapping[str, Any]) -> dict[str, Any]:
         "seconds": round(compiled.seconds, 3),
         "message": _ERROR_NUMBER.sub("", compiled.error).strip(),
         "narrowed": request["narrow"],
+        "wide": tuple(WIDE[kind] for kind in wide_types(graph)) if request["narrow"] else (),
     }
     if status == "rejected" or program is None:
         return CompileResult(**common, location=blamed(given, compiled.error)).to_json()
-    hbm = memory.hbm(program, topology.chip, compiled.code or _code_in(compiled.error))
+    hbm = memory.hbm(program, topology.chip, compiled.code)
+    if _EXCEEDED.search(compiled.error):
+        hbm = memory.hbm(program, topology.chip, _code_in(compiled.error, hbm.capacity - hbm.total))
     if not request["code"] and status == "ok" and hbm.total > hbm.capacity:
         common["status"] = status = "oom"  # it was stopped before it could say so
     buffers = [_named(program, given, buffer) for buffer in memory.at_peak(program)]
@@ -88,10 +94,18 @@ def _status(compiled: Compiled) -> str:
     return "oom" if _HBM_FULL.search(compiled.error) else "rejected"
 
 
-def _code_in(message: str) -> int:
-    """Bytes of code, where the compiler got so far before it found HBM too small."""
-    found = _CODE.search(message)
-    return int(float(found.group(1)) * _UNITS[found.group(2)]) if found else 0
+def _code_in(message: str, free: int) -> int:
+    """Bytes of code, where the compiler got so far before it found HBM too small.
+
+    It tells them in three digits, and by how much the program is too large: so there are that many more than the `free` bytes.
+    """
+    program = _PROGRAM.search(message)
+    told = sum(map(_bytes, _PART.finditer(program.group(1)))) if program else 0
+    return max(told, *(free + _bytes(found) for found in _EXCEEDED.finditer(message)))
+
+
+def _bytes(found: re.Match[str]) -> int:
+    return int(float(found.group(1)) * _UNITS[found.group(2)])
 
 
 def _named(program: Program, given: Program, buffer: Buffer) -> Buffer:

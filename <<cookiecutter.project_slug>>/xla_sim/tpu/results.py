@@ -129,6 +129,7 @@ class CompileResult:
     reproducer: str = ""  # the graph, for status crashed and timeout
     command: str = ""  # to repeat it
     narrowed: bool = False
+    wide: tuple[str, ...] = ()  # what was narrowed: "float64", "int64", "complex128"
 
     def to_json(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
@@ -149,6 +150,7 @@ class CompileResult:
             parts[key] = tuple(map(_buffer, parts.get(key, ())))
         parts["collectives"] = tuple(map(_collective, parts.get("collectives", ())))
         parts["location"] = _location(parts.get("location"))
+        parts["wide"] = tuple(parts.get("wide", ()))
         return cls(**parts)
 
 
