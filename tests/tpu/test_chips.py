@@ -44,9 +44,15 @@ def test_an_unknown_chip_is_answered_with_the_nearest() -> None:
         ("v5e:axb", "'v5e:axb' has no topology that can be read: write it like 2x4, for example v5e:2x4"),
         ("v5e:", "'v5e:' has no topology that can be read: write it like 2x4, for example v5e:2x4"),
         ("v5e:0x4", "a topology of v5e has 2 dimensions, '0x4' does not: write it like 2x4, for example v5e:2x4"),
+        ("v5e:1x1", "v5e:1x1 is one chip: name it without a shape, v5e"),
+        ("v6e:3x4", "there is no slice v6e:3x4: a host has 2x2 chips, so its first two sides are even; write it like 2x4, for example v6e:2x4"),
+        ("v4:2x1x2", "there is no slice v4:2x1x2: a host has 2x2 chips, so its first two sides are even; write it like 2x2x2, for example v4:2x2x2"),
+        ("v5litepod-8", "'v5litepod-8' is an accelerator type: name the slice by its shape, v5e:2x4"),
+        ("v6e-16", "'v6e-16' is an accelerator type: name the slice by its shape, v6e:4x4"),
+        ("v5p-16", "'v5p-16' is an accelerator type: name the slice by its shape, v5p:2x2x2"),
         ("v5e:32x32", "v5e:32x32 has 1024 chips, the largest slice of v5e has 256"),
     ],
-)
+)  # fmt: skip
 def test_a_topology_that_cannot_be(written: str, sentence: str) -> None:
     with pytest.raises(ChipError) as caught:
         find_topology(written)

@@ -104,9 +104,22 @@ def find_chip(name: str) -> Chip:
     wanted = _ALIASES.get(wanted, wanted)
     if wanted in CHIPS:
         return CHIPS[wanted]
+    slice_ = _accelerator_type(wanted)
+    if slice_ is not None:
+        raise ChipError(f"{name.strip()!r} is an accelerator type: name the slice by its shape, {slice_.name}")
     near = difflib.get_close_matches(wanted, [*CHIPS, *_ALIASES], 1, 0.5)
     hint = f"did you mean {_ALIASES.get(near[0], near[0])!r}? " if near else ""
     raise ChipError(f"there is no chip {name.strip()!r}: {hint}The chips are {', '.join(CHIPS)}")
+
+
+def _accelerator_type(text: str) -> Topology | None:
+    """The slice that Google Cloud calls ``v5litepod-8``, where the number counts chips, or ``v5p-16``, where it counts TensorCores."""
+    name, _, count = text.partition("-")
+    chip = CHIPS.get(_ALIASES.get(name, name))
+    if chip is None or not count.isdecimal() or chip.devices_per_chip > 1:
+        return None
+    found = topology_for(chip, int(count) // (chip.dims - 1))
+    return found if found and found.devices * (chip.dims - 1) == int(count) else None
 
 
 def find_topology(text: str) -> Topology:
@@ -127,6 +140,12 @@ def find_topology(text: str) -> Topology:
     if len(shape) != chip.dims or min(shape) < 1:
         raise ChipError(f"a topology of {chip.name} has {chip.dims} dimensions, {shape_text!r} does not: {example}")
     topology = Topology(chip, shape)
+    if topology.chips == 1:
+        raise ChipError(f"{topology.name} is one chip: name it without a shape, {chip.name}")
+    if shape[0] % 2 or shape[1] % 2:  # libtpu: "not divisible by the given (or default) chips_per_host_bounds 2x2x1"
+        raise ChipError(
+            f"there is no slice {topology.name}: a host has 2x2 chips, so its first two sides are even; {example}"
+        )
     if topology.chips > chip.largest:
         raise ChipError(
             f"{topology.name} has {topology.chips} chips, the largest slice of {chip.name} has {chip.largest}"
