@@ -75,7 +75,7 @@ def command(tpu_python: str, tmp_path: Path) -> Callable[..., subprocess.Complet
 
     def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
         env = {**os.environ, "XLA_SIM_CACHE": str(tmp_path / "cache"), "XLA_SIM_TPU_PYTHON": tpu_python, **environment}
-        env["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+        env["PYTHONPATH"] = os.pathsep.join(path for path in (environment.get("PYTHONPATH"), *sys.path) if path)
         return subprocess.run(
             [sys.executable, "-m", "xla_sim", *words],
             cwd=tmp_path,

@@ -126,6 +126,41 @@ def test_a_sharded_graph_finds_the_slice_of_its_size(command: Command, graphs: P
     assert {one["kind"] for one in result["collectives"]} >= {"all-gather"}
 
 
+def test_graphs_that_are_gone(command: Command, run_directory: Path) -> None:
+    shutil.rmtree(run_directory / "graphs")
+    for words in (("compile", "run"), ("compile", "run", "--graph", "matmul")):
+        done = command(*words)
+        assert done.returncode == 2
+        assert (
+            done.stderr
+            == "xla_sim compile: all 2 graphs of run/report.json are no longer on disk: run the program again\n"
+        )
+
+
+def test_a_libtpu_that_is_another_release(command: Command, run_directory: Path, tmp_path: Path) -> None:
+    """One without the function that xla_sim calls, before the installed one on the path."""
+    (tmp_path / "libtpu").mkdir()
+    (tmp_path / "libtpu" / "__init__.py").touch()
+    done = command("compile", "run", PYTHONPATH=str(tmp_path))
+    assert done.returncode == 4 and done.stderr.count("\n") == 1
+    assert "xla_sim compile: the TPU compiler can't be loaded: jaxlib " in done.stderr
+    assert " have no libtpu:get_library_path, and requirements-tpu.txt names releases that do " in done.stderr
+    assert not (run_directory / "compile.json").exists()
+
+
+def test_a_limit_is_named_in_the_advice(command: Command, graphs: Path, tmp_path: Path) -> None:
+    done = command("compile", str(graphs / "matmul.pb"), "--chips", "v5e", "--memory", "64MiB", "--json", "out.json")
+    assert done.returncode == 1
+    (finding,) = json.loads((tmp_path / "out.json").read_text())["findings"]
+    assert finding["message"] == (
+        "the TPU compiler was stopped on graph matmul for v5e: the compilation took more than 0.1 GiB of this machine's memory"
+    )
+    assert finding["fix"] == (
+        f"repeat it with `python -m xla_sim compile --topology v5e:2x2 {graphs / 'matmul.pb'}` and a larger --memory; report it to "
+        f"https://github.com/openxla/xla/issues with {graphs / 'matmul.pb'}, should no limit be enough"
+    )
+
+
 def test_an_empty_run_says_so(command: Command, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     done = command("compile", "empty")

@@ -143,11 +143,13 @@ class CompilerCrash(Rule):
         dead = [one for one in results if one.status in ("crashed", "timeout") and not one.narrowed]
         for group in grouped(dead, by_message=False):
             first = group[0]
-            verb = "gave no answer" if first.status == "timeout" else "died"
+            verb = {"timeout": "gave no answer", "memory": "was stopped"}.get(first.limit, "died")
+            more = f" and a larger --{first.limit}" if first.limit else ""
             lines = first.message.splitlines() or ["it left no word"]
             yield self.finding(
                 f"the TPU compiler {verb} on graph {first.graph[:8]} for {chips(group)}: {lines[0]}",
-                f"repeat it with `{first.command}`; report it to https://github.com/openxla/xla/issues with {first.reproducer}",
+                f"repeat it with `{first.command}`{more}; report it to https://github.com/openxla/xla/issues with {first.reproducer}"
+                + (", should no limit be enough" if more else ""),
                 first.location,
                 graphs=hashes(group),
                 chips=topologies(group),

@@ -89,7 +89,7 @@ def missing() -> tuple[str, ...]:
 def load() -> None:
     """Import jaxlib and map libtpu into memory: what every compilation needs and a fork hands on. Starts no thread.
 
-    Raises ImportError when one of the two isn't installed.
+    Raises ImportError when one of the two isn't installed, or isn't the release that this was written for.
     """
     os.environ.update(_ENVIRONMENT)
     import jaxlib._jax as jax
@@ -100,6 +100,9 @@ def load() -> None:
     import jaxlib.mlir.ir  # noqa: F401
     import libtpu
 
+    if missing():
+        found = " and ".join(f"{name} {version}" for name, version in versions().items())
+        raise ImportError(f"{found} have no {', '.join(missing())}, and requirements-tpu.txt names releases that do")
     jax.load_pjrt_plugin("tpu", libtpu.get_library_path(), None)
 
 

@@ -44,10 +44,15 @@ def captured(path: Path, wanted: str | None, most: int) -> tuple[list[Captured],
     left = []
     lost = [hash for hash, file in entries if not file.is_file()]
     entries = [(hash, file) for hash, file in entries if file.is_file()]
-    if wanted is not None:
+    if wanted is not None and entries:
         entries = [(hash, file) for hash, file in entries if hash.startswith(wanted)]
         if not entries:
             raise InputError(f"no graph of {path} has a hash that begins with {wanted!r}")
+    if not entries and lost:
+        gone = "the graph" if len(lost) == 1 else f"all {len(lost)} graphs"
+        raise InputError(
+            f"{gone} of {path}/report.json {'is' if len(lost) == 1 else 'are'} no longer on disk: run the program again"
+        )
     if not entries:
         raise InputError(
             f"{path} holds no graph: nothing was compiled on XLA in that run, or it was made by something else; "
@@ -91,7 +96,9 @@ def _read(hash: str, path: Path, reported: Sequence[str]) -> Captured:
             raise ValueError("it has no computation")
         wide = tuple(kind for kind in wide_types(graph) if kind != "s64" or WIDE[kind] in reported)
         return Captured(hash, path, devices_of(module), wide)
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise InputError(f"{path} can't be read: {error.strerror or error}") from error
+    except ValueError as error:
         raise InputError(f"{path} is no graph (a serialized HloModuleProto): {error}") from error
 
 

@@ -128,6 +128,7 @@ class CompileResult:
     cached: bool = False
     reproducer: str = ""  # the graph, for status crashed and timeout
     command: str = ""  # to repeat it
+    limit: str = ""  # "timeout" or "memory": what it was ended for, if not of itself
     narrowed: bool = False
     wide: tuple[str, ...] = ()  # what was narrowed: "float64", "int64", "complex128"
 

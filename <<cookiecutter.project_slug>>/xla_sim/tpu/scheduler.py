@@ -226,6 +226,7 @@ def _died(request: CompileRequest, ended: Ended, log: Path, limits: Limits) -> C
         peak_rss=ended.rss,
         reproducer=str(request.hlo),
         command=repeat_command(request),
+        limit=ended.why,
         narrowed=request.narrow,
     )
 
