@@ -53,8 +53,9 @@ def difference(old: Module, new: Module) -> Difference:
         if found is not None:
             return found
     appeared, gone = new.ops() - old.ops(), old.ops() - new.ops()
-    if not (set(appeared) | set(gone)) - NUMBERS and _wide_inputs(old) == _wide_inputs(new):
-        numbers = [len(m.parameters) - len(_wide_inputs(m)) for m in (old, new)]
+    numbers = [len(m.parameters) - len(_wide_inputs(m)) for m in (old, new)]
+    other_numbers = bool(appeared or gone or numbers[0] != numbers[1])
+    if other_numbers and not (set(appeared) | set(gone)) - NUMBERS and _wide_inputs(old) == _wide_inputs(new):
         return Difference(
             "scalars",
             f"{numbers[1]} inputs are Python numbers where there were {numbers[0]} (equal numbers are one input, and 0 and "

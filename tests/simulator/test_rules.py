@@ -306,7 +306,7 @@ def test_stale_optimizer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
             "code": "XLA301",
             "severity": "error",
             "message": "SGD holds 2 of 2 parameters that the model no longer uses; the ones it trains (weight, bias) are in no optimizer",
-            "fix": "build the optimizer after model.to(device), and after any layer is replaced",
+            "fix": "build the optimizer after model.to(device), and after any layer is replaced or added",
             "location": "train.py:9 <module>",
             "evidence": {
                 "optimizer": "SGD",

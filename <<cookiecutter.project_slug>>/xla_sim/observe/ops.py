@@ -23,7 +23,8 @@ from xla_sim.observe.recorder import Recorder
 
 # counted like fallbacks, but a read of a value, which is its own matter
 READS = frozenset({"aten::_local_scalar_dense", "aten::item"})
-MOVES = (Tensor.to, Tensor.cpu)
+# ops that may move a tensor between host and device, and the position of what they move
+MOVES = {Tensor.to: 0, Tensor.cpu: 0, torch.tensor: 0, torch.as_tensor: 0, Tensor.copy_: 1, Tensor.new_tensor: 1}
 BIG = 1 << 20  # bytes from which sending the same tensor again is worth a word
 
 
@@ -96,12 +97,16 @@ class OpWatch(TorchFunctionMode):
         self.recorder.harmless(self.look)
         self.recorder.harmless(self.reads.after, args, result)
         if func in MOVES:
-            self.recorder.harmless(self._moved, args[0], result)
+            self.recorder.harmless(self._moved, args[MOVES[func] :], result)
         return result
 
-    def _moved(self, source: Tensor, result: Any) -> None:
+    def _moved(self, args: tuple[Any, ...], result: Any) -> None:
         """Remember large tensors that pass between host and device, and whether the same is sent step after step."""
-        if is_lazy(source) or not isinstance(result, Tensor):
+        source = args[0] if args else None
+        if type(source).__module__ == "numpy" and isinstance(result, Tensor) and result.numel() * 4 >= BIG:
+            with torch._C.DisableTorchFunction():
+                source = torch.as_tensor(source)
+        if not isinstance(source, Tensor) or is_lazy(source) or not isinstance(result, Tensor):
             return
         size = source.numel() * source.element_size()
         if size < BIG or source.device.type == result.device.type:

@@ -37,6 +37,7 @@ class _State:
         self.backwards = 0
         self.accumulated = False
         self.orphans: dict[str, None] = {}  # names, in order
+        self.instead: list[str] = []  # names of what gets gradients, while this one's parameters never had any
         self.parameters = 0
         self.device = ""
         # what had no gradient at the last look: position, name, shape, requires_grad, on the host, of no module in use
@@ -207,7 +208,9 @@ class OptimizerWatch:
             for i, p in enumerate(parameters)
             if i not in state.had_grad and not is_lazy(p)
         ]
-        state.orphans.update(dict.fromkeys(self._orphans(state)))
+        gone = [entry for entry in state.without if entry[3] and entry[5]]
+        state.orphans.update(dict.fromkeys(self._orphans(gone)))
+        state.instead = [] if state.had_grad else self._orphans(state.without, alike=False)
 
     def _emit(self, state: _State) -> None:
         without = [entry for entry in state.without if entry[0] not in state.had_grad]
@@ -216,21 +219,21 @@ class OptimizerWatch:
             stepped=state.stepped, steps=state.steps, parameters=state.parameters, device=state.device,
             without=[(name, shape, grad) for _, name, shape, grad, _, _ in without[:200]],
             without_count=len(without), on_host=sum(entry[4] for entry in without),
-            replaced=sum(entry[5] for entry in without), orphans=list(state.orphans)[:200],
+            replaced=sum(entry[5] for entry in without),
+            orphans=list(state.orphans or ([] if state.had_grad else state.instead))[:200],
             uncleared=state.uncleared, uncleared_of=state.uncleared_of, accumulated=state.accumulated,
         )  # fmt: skip
 
-    def _orphans(self, state: _State) -> list[str]:
-        """Parameters in use that have a gradient and that no optimizer holds, where this one's belong to no module in use.
+    def _orphans(self, gone: list[tuple[int, str, list[int], bool, bool, bool]], alike: bool = True) -> list[str]:
+        """Parameters in use that have a gradient and that no optimizer holds, where one holds what is gone.
 
-        They took the place of those: of the same shape, or, when a layer was replaced by a smaller one, of any.
+        They took the place of those: of the same shape if ``alike``, or, when a layer was replaced by a smaller one, of any.
         """
-        gone = [entry for entry in state.without if entry[3] and entry[5]]
         if not gone:
             return []
         held = {id(p) for p in self.tensors()}
         found = [(name, p) for name, p in self.modules.parameters() if id(p) not in held and p.grad is not None]
-        shapes = {tuple(entry[2]) for entry in gone}
+        shapes = {tuple(entry[2]) for entry in gone if alike}
         return [name for name, p in found if tuple(p.shape) in shapes] or [name for name, _ in found]
 
 

@@ -113,7 +113,7 @@ class BatchReads:
         for value in values:
             if isinstance(value, Tensor):
                 if value.device.type == "xla" and value.dim() >= least:
-                    with contextlib.suppress(RuntimeError):  # it says that it is none, such as flattened weights of nn.GRU
+                    with contextlib.suppress(RuntimeError):  # it is none to torch_xla: flattened weights of nn.GRU
                         yield self.xlac._xla_get_tensor_id(value)
             elif isinstance(value, (tuple, list)):
                 yield from self._ids(value, least)

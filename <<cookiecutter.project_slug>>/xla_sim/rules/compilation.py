@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Iterable, Iterator, Sequence
 
 from xla_sim.difference import Difference, difference, nearest
@@ -57,9 +58,17 @@ class GraphRecompile(Rule):
                 yield self._finding(executions, group, severity, bounded)
 
     def _late(self, trace: Trace, executions: list[Ran]) -> Iterator[tuple[Ran, Difference]]:
-        """Compilations with an earlier graph in the same context: after warm-up, or because an input changed shape."""
+        """Compilations with an earlier graph in the same context: after warm-up, or because an input changed shape.
+
+        A line that runs several times a step (a value read of each parameter) has a graph for each; they come again.
+        """
+        parts = collections.Counter(item.step.index for item in executions)
+        final = {item.execution.graph: item.step.index for item in executions}
         for item in executions:
             if not item.execution.compiled or not item.earlier:
+                continue
+            part = parts[item.step.index] > 1 and final[item.execution.graph] > item.step.index
+            if part and item.occurrence <= trace.warmup_steps:
                 continue
             change = _change(trace, item)
             if item.occurrence > trace.warmup_steps or change.kind in MOVING:
@@ -131,11 +140,21 @@ def _grouped(trace: Trace, executions: Sequence[Ran], late: Late) -> Iterator[tu
 
 def _goes_on(executions: Sequence[Ran], late: Late) -> bool:
     """Whether compilations keep coming, as far as the run can tell."""
+    if _one_phase(executions, late):
+        return False
     steps = executions[-1].occurrence
     often = len(late) * 4 >= steps
     if all(change.kind == "scalars" for _, change in late):
         return len(late) > 3 and often
     return len(late) > 2 and (often or late[-1][0].occurrence * 3 > steps * 2)
+
+
+def _one_phase(executions: Sequence[Ran], late: Late) -> bool:
+    """Whether something began once (averaged weights, a second loss), compiled for up to three steps, and then didn't."""
+    first, last = late[0][0], late[-1][0]
+    consecutive = last.occurrence - first.occurrence < min(len(late), 3)
+    steady = first.occurrence > 3 and executions[-1].occurrence > last.occurrence
+    return consecutive and steady and executions[-1].execution.graph == last.execution.graph
 
 
 def _bounded(executions: Sequence[Ran]) -> bool:

@@ -52,7 +52,7 @@ class MissingStep(Rule):
         trained = [(step, _turns(step, elsewhere)) for step in trace.timeline]
         marked = any(step.marked for step, turns in trained if turns)
         for step, turns in trained:
-            if max(turns, default=0) < 2:
+            if max(turns, default=0) < 2 or (_by_loader(step) and max(turns) < UNROLLED):
                 continue
             reads = [execution for execution in step.executions if execution.cause == "read"]
             # marked at last, but every one of them ran because of a read
@@ -83,7 +83,7 @@ class MissingStep(Rule):
         if not trained or any(min(turns) < UNROLLED for _, turns in trained):
             return
         step, turns = trained[0]
-        if any("parallel_loader" in frame.file for frame in step.location.frames):
+        if _by_loader(step):
             return
         yield self.finding(
             f"every step mark comes after {max(turns)} optimizer steps: they are one graph",
@@ -120,6 +120,11 @@ class MissingStep(Rule):
             return False
         alike = [passes[s.index] for s in trace.timeline if s.marked and s.works and s.trains == step.trains]
         return sum(count >= EVALUATIONS for count in alike) * 2 > max(len(alike), 4)
+
+
+def _by_loader(step: Step) -> bool:
+    """Whether a parallel loader marked the step: after as many batches as it was told."""
+    return any("parallel_loader" in frame.file for frame in step.location.frames)
 
 
 def _turns(step: Step, elsewhere: set[int]) -> list[int]:

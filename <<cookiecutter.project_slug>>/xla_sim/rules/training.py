@@ -20,7 +20,8 @@ class StaleOptimizer(Rule):
     def check(self, trace: Trace) -> Iterable[Finding]:
         """
         Moving a model to an XLA device makes new parameters. An optimizer that was built before holds the old ones: it
-        steps, the loss is computed, and the model never changes. The same happens when a layer is replaced afterwards.
+        steps, the loss is computed, and the model never changes. The same happens when a layer is replaced afterwards, or
+        when adapters are added and everything else is frozen.
 
         **Why a TPU cares.** On a GPU `.to()` changes parameters in place, so the same script trains there and silently
         doesn't here.
@@ -43,14 +44,17 @@ class StaleOptimizer(Rule):
         optimizer steps.
         """
         for optimizer in trace.optimizers:
-            stale = [entry for entry in optimizer.without_grad if entry[2]]
+            stale = [entry for entry in optimizer.without_grad if entry[2] or not optimizer.replaced]
             if not stale or not optimizer.orphans:
                 continue
             names = list(optimizer.orphans)
             yield self.finding(
                 f"{optimizer.name} holds {len(stale)} of {optimizer.parameters} parameters that the model no longer uses; "
-                f"the ones it trains ({_list(names)}) are in no optimizer",
-                "build the optimizer after model.to(device), and after any layer is replaced",
+                f"the ones it trains ({_list(names)}) are in no optimizer"
+                if optimizer.replaced
+                else f"none of the {optimizer.parameters} parameters of {optimizer.name} ever received a gradient; "
+                f"the ones that do ({_list(names)}) are in no optimizer",
+                "build the optimizer after model.to(device), and after any layer is replaced or added",
                 optimizer.created,
                 optimizer=optimizer.name,
                 stale=[{"shape": list(shape)} for _, shape, _ in stale],
