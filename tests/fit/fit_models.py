@@ -107,6 +107,17 @@ def plan_forward(batch_size: int = 16384) -> Any:
     )
 
 
+def plan_wide(batch_size: int = 65536) -> Any:
+    """Few parameters and many activations, quick to compile: the batch decides whether it fits."""
+    model = nn.Sequential(*(nn.Sequential(nn.Linear(2048, 2048), nn.Tanh()) for _ in range(4)))
+    return (
+        model,
+        torch.optim.SGD(model.parameters(), lr=0.1),
+        torch.zeros(batch_size, 2048),
+        lambda model, x: model(x).square().mean(),
+    )
+
+
 def plan_with_dropout() -> Any:
     model = Decoder(dropout=0.1)
     return model, torch.optim.SGD(model.parameters(), lr=0.1), tokens(), loss

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -17,7 +18,7 @@ from xla_sim.tpu.fit import Question, answer, prepare
 from xla_sim.tpu.fit_trace import trace
 from xla_sim.tpu.pool import TpuUnavailable, probe
 from xla_sim.tpu.results import CompileRequest
-from xla_sim.tpu.scheduler import compile_all
+from xla_sim.tpu.scheduler import Limits, compile_all
 from xla_sim.tpu.sharding import parse_mesh
 
 HERE = Path(__file__).parent
@@ -48,8 +49,11 @@ def ask(function: Any, layers: int | None, folder: Path, code: bool = True) -> t
 
 
 def test_an_answer_accounts_for_every_byte_of_a_chip(capsys: pytest.CaptureFixture[str]) -> None:
-    code, found = fit("fit_models:plan_long", "--topology", "v5e:2x2", "--mesh", "fsdp=4", "--json", "copy.json")
+    arguments = ("fit_models:plan_long", "--topology", "v5e:2x2", "--mesh", "fsdp=4", "--json", "copy.json")
+    code, found = fit(*arguments, "--code")
     assert code == 0
+    assert found["code_generated"]
+    assert found["hbm"]["code"] > 0
     assert found == json.loads(Path("copy.json").read_text())
     assert found["status"] == "ok"
     assert found["mesh"] == {"fsdp": 4}
@@ -123,12 +127,15 @@ def test_without_code_the_answer_lacks_the_code_and_nothing_else(tmp_path: Path)
 
 
 def test_without_code_too_big_is_too_big_and_what_fits_says_what_is_missing() -> None:
-    code, found = fit("fit_models:plan_too_large", "--topology", "v5e:2x2", "--no-code")
+    code, found = fit("fit_models:plan_too_large", "--topology", "v5e:2x2")
     assert (code, found["status"]) == (1, "oom")
     assert [one["code"] for one in found["findings"]] == ["TPU502"]
-    code, found = fit("fit_models:plan_decoder", "--topology", "v5e:2x2", "--no-code")
-    assert (code, found["status"], found["hbm"]["code"]) == (0, "ok", 0)
-    assert "the program's code comes on top" in found["notes"][0]
+    code, found = fit("fit_models:plan_decoder", "--topology", "v5e:2x2")
+    assert (code, found["status"], found["hbm"]["code"], found["code_generated"]) == (0, "ok", 0, False)
+    assert found["notes"][0] == (
+        "code was not generated: its bytes aren't in the total (15.74 GiB are left for them), "
+        "and a kernel that can't be generated isn't known yet; --code tells"
+    )
 
 
 def test_a_collective_in_several_pieces_counts_once(tmp_path: Path) -> None:
@@ -163,7 +170,72 @@ def test_the_smallest_slice_is_found(capsys: pytest.CaptureFixture[str]) -> None
     assert rows[smallest] == "ok"
     assert all(status == "oom" for chips, status in rows.items() if chips < smallest)
     assert smallest // 2 in rows
-    assert found["search"]["answer"] == f"{found['topology']} with --mesh fsdp={smallest}"
+    assert found["search"]["answer"] == (
+        f"the smallest v5e slice that fits a batch of 32 is {found['topology']}, with --mesh fsdp={smallest}; "
+        "fit_models:plan_too_large has no parameter batch_size, so no other batch was tried"
+    )
+
+
+def test_the_largest_batch_is_found_and_known_the_next_time(capsys: pytest.CaptureFixture[str]) -> None:
+    code, found = fit("fit_models:plan_wide", "--topology", "v5e:2x2", "--search")
+    assert code == 0
+    rows = found["search"]["rows"]
+    sizes = {row["batch_size"]: row["status"] for row in rows}
+    best = max(size for size, status in sizes.items() if status == "ok")
+    above = min(size for size, status in sizes.items() if status == "oom")
+    assert found["batch_size"] == best < above <= best * 9 / 8
+    assert all(status == ("ok" if size <= best else "oom") for size, status in sizes.items())
+    totals = [row["hbm"]["total"] for row in rows]
+    assert totals == sorted(totals)
+    assert found["hbm"]["total"] == next(row["hbm"]["total"] for row in rows if row["batch_size"] == best)
+    answer = f"a batch of {best} fits on v5e:2x2 ({best // 4} for each of 4 parts of the batch), {above} doesn't"
+    assert (found["search"]["answer"], found["search"]["complete"]) == (answer, True)
+    told = capsys.readouterr()
+    assert answer in told.out
+    assert f"batch {best} on v5e:2x2: fits, " in told.err
+    assert json.loads(Path("reports/xla_fit/plan.json").read_text())["batch_size"] == best  # what --traced would read
+    code, again = fit("fit_models:plan_wide", "--topology", "v5e:2x2", "--search")
+    assert (code, all(row["cached"] for row in again["search"]["rows"])) == (0, True)
+    assert again["search"]["answer"] == answer
+    assert "compiled" not in capsys.readouterr().err
+
+
+def test_a_search_that_is_interrupted_tells_what_it_knows() -> None:
+    command = [sys.executable, "-m", "xla_sim", "fit", "fit_models:plan_wide", "--topology", "v5e:2x2", "--search"]
+    paths = os.pathsep.join(filter(None, (str(HERE), os.environ.get("PYTHONPATH"))))
+    with subprocess.Popen(
+        command, env={**os.environ, "PYTHONPATH": paths}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        assert any(line.startswith("try 1: batch 65536 on v5e:2x2: fits") for line in process.stderr)
+        process.send_signal(signal.SIGINT)
+        out, errors = process.communicate(timeout=60)
+    assert process.returncode == 3
+    assert errors.endswith("xla_sim fit: interrupted; what was compiled is kept, the same command goes on from there\n")
+    found = json.loads(Path("reports/xla_fit/fit.json").read_text())
+    assert not found["search"]["complete"]
+    assert found["search"]["answer"] == "interrupted after 1 try; a batch of 65536 fits on v5e:2x2"
+    assert found["search"]["answer"] in out
+    assert len(list(Path(os.environ["XLA_SIM_CACHE"]).glob("*/*.json"))) == 1
+
+
+def test_a_search_ends_at_a_compilation_without_a_verdict() -> None:
+    code, found = fit("fit_models:plan_wide", "--topology", "v5e:2x2", "--search", "--timeout", "0.2")
+    assert (code, found["status"], found["search"]["complete"]) == (1, "timeout", False)
+    assert found["search"]["answer"] == (
+        "the search ended at a batch of 65536 on v5e:2x2: no verdict (no answer within 0.2 s)"
+    )
+
+
+def test_the_memory_limit_counts_the_process_that_is_stopped_before_code(tmp_path: Path) -> None:
+    """It is a process below the one that the worker started."""
+    _, request = ask(__import__("fit_models").plan_long, None, tmp_path, code=False)
+    (free,) = compile_all([request])
+    (result,) = compile_all([request], Limits(memory=free.peak_rss - 64 * 2**20))
+    assert (free.status, result.status) == ("ok", "crashed")
+    assert result.message.startswith("the compilation took more than ")
+    code, found = fit("fit_models:plan_decoder", "--topology", "v5e:2x2", "--memory", "64MiB")
+    assert (code, found["status"]) == (1, "crashed")
 
 
 def test_a_step_that_reads_a_value_is_a_finding_at_its_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -153,6 +153,7 @@ def to_json(
         "seconds": plan.seconds + result.seconds,
         "peak_rss": result.peak_rss,
         "hbm": {"capacity": given.capacity, **given.parts, "total": given.total} if result.hbm else None,
+        "code_generated": given.question.code,
         "expected": dict(given.expected),
         "elements": dict(given.elements),
         "bound": told["bound"],

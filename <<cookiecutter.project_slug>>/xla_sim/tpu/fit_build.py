@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import inspect
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,8 @@ class Step:
     optimizers: tuple[torch.optim.Optimizer, ...]
     batch: Any
     run: Callable[[], torch.Tensor | None]  # the whole step; hands back the loss if it knows it
+    examples: int  # the batch size: what the function was given or has as its default, else `leading`
+    leading: int  # the first dimension of the tensors that are divided with the batch
 
 
 def build(function: Callable[..., Any], target: str, batch_size: int | None) -> Step:
@@ -35,8 +38,10 @@ def build(function: Callable[..., Any], target: str, batch_size: int | None) -> 
         raise FitError(
             f"{target} has no parameter batch_size, so the batch can't be set from outside: add one, or leave out --batch-size"
         )
+    named = {} if batch_size is None else {"batch_size": batch_size}
+    _check_call(function, target, named)
     with torch.device("meta"):
-        parts = function() if batch_size is None else function(batch_size=batch_size)
+        parts = function(**named)
     if not isinstance(parts, (tuple, list)) or len(parts) not in (3, 4) or not isinstance(parts[0], nn.Module):
         raise FitError(
             f"{target} must return (model, optimizer, batch) or (model, optimizer, batch, loss), it returned {_describe(parts)}"
@@ -53,7 +58,9 @@ def build(function: Callable[..., Any], target: str, batch_size: int | None) -> 
             f"{target} must return the batch third: a tensor, or a tuple or dict of tensors made by torch.empty(shape, dtype=…)"
         )
     loss: Callable[..., Any] = parts[3] if len(parts) == 4 else _default_loss(target)
-    whole = len(inspect.signature(loss).parameters) == 3
+    whole = _is_whole_step(loss, target)
+    size = batch_size or _default_batch_size(function)
+    leading = _leading(batch, size)
 
     def run() -> torch.Tensor | None:
         if whole:
@@ -63,12 +70,69 @@ def build(function: Callable[..., Any], target: str, batch_size: int | None) -> 
         value = loss(model, batch)
         if not isinstance(value, torch.Tensor) or value.dim():
             raise FitError(f"the loss of {target} must be a scalar tensor, it is {_describe(value)}")
+        if not value.requires_grad:
+            raise FitError(
+                f"the loss of {target} depends on no parameter that requires a gradient, so there is nothing to train: "
+                "look for detach(), no_grad() or requires_grad_(False)"
+            )
         value.backward()
         for item in optimizers:
             item.step()
         return value
 
-    return Step(model, optimizers, batch, run)
+    return Step(model, optimizers, batch, run, size or leading, leading)
+
+
+def _check_call(function: Callable[..., Any], target: str, named: dict[str, Any]) -> None:
+    """Raises FitError when the function wants arguments that it won't be given."""
+    try:
+        inspect.signature(function).bind(**named)
+    except TypeError as error:
+        call = ", ".join(f"{key}={value}" for key, value in named.items())
+        raise FitError(f"fit calls {target}({call}): {error}; give its other parameters defaults") from None
+    except ValueError:
+        pass  # of something built in: the call will tell
+
+
+def needed_arguments(function: Callable[..., Any]) -> list[str]:
+    """Its parameters that have no default."""
+    parameters = inspect.signature(function).parameters.values()
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [one.name for one in parameters if one.default is one.empty and one.kind not in variable]
+
+
+def _is_whole_step(loss: Any, target: str) -> bool:
+    """Whether the fourth item is a step of (model, optimizer, batch) and not a loss of (model, batch); raises FitError for neither."""
+    wanted = "a function of (model, batch) that returns the loss, or of (model, optimizer, batch) for a whole step"
+    if isinstance(loss, nn.Module) or not callable(loss):
+        example = f", as lambda model, batch: {type(loss).__name__}()(model(batch[0]), batch[1])"
+        raise FitError(
+            f"{target} must return fourth {wanted}{example if isinstance(loss, nn.Module) else ''}; it returned {_describe(loss)}"
+        )
+    parameters = inspect.signature(loss).parameters.values()
+    places = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
+    needed = len(needed_arguments(loss))
+    many = any(one.kind is one.VAR_POSITIONAL for one in parameters)
+    if needed > 3 or (len(places) < 2 and not many):
+        names = ", ".join(one.name for one in places) or "nothing"
+        raise FitError(f"{target} must return fourth {wanted}; its parameters are: {names}")
+    return needed == 3
+
+
+def _default_batch_size(function: Callable[..., Any]) -> int | None:
+    parameter = inspect.signature(function).parameters.get("batch_size")
+    default = parameter.default if parameter else None
+    return default if isinstance(default, int) and not isinstance(default, bool) else None
+
+
+def _leading(batch: Any, size: int | None) -> int:
+    """The batch size where a tensor begins with it; else the first dimension that most of the tensors have."""
+    first = Counter(
+        int(leaf.shape[0]) for leaf in tree_flatten(batch)[0] if isinstance(leaf, torch.Tensor) and leaf.dim()
+    )
+    if size is not None and size in first:
+        return size
+    return first.most_common(1)[0][0] if first else 1
 
 
 def _default_loss(target: str) -> Callable[[nn.Module, Any], torch.Tensor]:

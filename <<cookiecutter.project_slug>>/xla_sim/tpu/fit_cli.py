@@ -5,28 +5,27 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from .. import argtypes
 from ..config import FAIL_ON, Config, ConfigError, fails, filter_findings, load_config, with_options
 from ..trace import Finding, Location
-from .cache import Cache, default_directory
-from .chips import ChipError, Topology, find_chip, find_topology
-from .cli import progress_bar
+from .chips import ChipError
 from .findings import RunReport, judge
-from .fit import Answer, Question, answer, prepare, to_json
-from .fit_load import Cannot, UserError, load, read, trace, write
-from .fit_plan import FitError, NeedsValue, Plan
-from .fit_search import Search, largest_batch, smallest_topology, stretch
+from .fit import to_json
+from .fit_ask import Job, Told, ask
+from .fit_load import Cannot, UserError
+from .fit_plan import FitError, NeedsValue
 from .fit_words import hardware, notes, refusal
 from .pool import TpuUnavailable
-from .scheduler import Interrupted, Limits, compile_all
-from .sharding import Mesh, ShardingError, parse_mesh
+from .scheduler import Interrupted, Limits
+from .sharding import ShardingError, parse_mesh
 
 OK, FINDINGS, WRONG, FAILED, CANNOT = range(5)
-_KEYS = ("target", "topology", "mesh", "batch-size", "checkpoint", "code", "parameters", "activations")
+_KEYS = {"target": str, "topology": str, "mesh": str, "batch-size": int, "checkpoint": str, "code": bool,
+         "timeout": int, "memory": str, "parameters": dict, "activations": dict}  # fmt: skip
 _EPILOG = """\
 The function builds the step and returns (model, optimizer, batch) or (model, optimizer, batch, loss). It runs under
 torch.device("meta"), so nothing takes memory; batch is a tensor, tuple or dict of torch.empty(shape, dtype=…); loss is a
@@ -65,13 +64,28 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
         metavar="WHAT",
         help="compute activations again in the backward pass: blocks, or a pattern of modules",
     )
-    parser.add_argument(
-        "--no-code",
+    code = parser.add_mutually_exclusive_group()
+    code.add_argument(
+        "--code",
         action="store_true",
-        help="stop when HBM is laid out, before code is generated: the same answer without the code's bytes, many times faster",
+        default=None,
+        help="generate the program's code too, for its bytes and to know that every kernel can be generated: of a large model on "
+        "many chips that takes ten times as long (default: stop when HBM is laid out)",
+    )
+    code.add_argument(
+        "--no-code", dest="code", action="store_false", help="stop when HBM is laid out, which is the default"
     )
     parser.add_argument(
-        "--search", action="store_true", help="find the smallest slice of a family, and the largest batch on it"
+        "--search",
+        action="store_true",
+        help="try until it is known: the largest batch on a slice, beginning with --batch-size; of a family, as v5e, first the "
+        "smallest slice that fits",
+    )
+    parser.add_argument(
+        "--max-batch",
+        type=argtypes.positive,
+        metavar="N",
+        help="with --search: try no larger batch (default: 4096 for each part of the batch)",
     )
     parser.add_argument(
         "--traced", type=Path, metavar="DIR", help="compile what an earlier fit traced into DIR; needs no torch"
@@ -81,11 +95,13 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the answer's JSON to FILE")
     parser.add_argument(
-        "--timeout",
-        type=argtypes.positive,
-        default=3600,
-        metavar="S",
-        help="end a compilation after S seconds (default: 3600)",
+        "--timeout", type=argtypes.seconds, metavar="S", help="end a compilation after S seconds (default: 3600)"
+    )
+    parser.add_argument(
+        "--memory",
+        type=argtypes.size,
+        metavar="BYTES",
+        help="end a compilation that takes more of this machine's memory, as 8GiB (default: 85 %% of it)",
     )
     parser.add_argument("--no-cache", action="store_true", help="compile again what is known")
     parser.add_argument(
@@ -95,24 +111,11 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     return parser
 
 
-@dataclass(frozen=True)
-class _Job:
-    """The command line over [tool.xla_sim.fit]."""
-
-    args: argparse.Namespace
-    config: Config
-    target: str
-    topology: str
-    mesh: Mesh | None
-    batch_size: int | None
-    checkpoint: str
-    code: bool
-
-
 def main(args: argparse.Namespace) -> int:
-    """The exit code: 0 it fits, 1 it doesn't or can't be planned, 2 wrong command, 3 the function failed, 4 not possible here."""
+    """The exit code: 0 it fits, 1 it doesn't or can't be planned, 2 wrong command, 3 the function failed or Ctrl-C, 4 not possible here."""
     try:
-        return _fit(_job(args))
+        config = with_options(load_config(), fail_on=args.fail_on)
+        return _report(args, config, ask(_job(args, config.fit)))
     except NeedsValue as error:
         return _refused(args, error)
     except (ConfigError, ChipError, ShardingError, FitError) as error:
@@ -122,19 +125,15 @@ def main(args: argparse.Namespace) -> int:
         print(f"{error}xla_sim fit: the function failed, see above", file=sys.stderr)
         return FAILED
     except Interrupted:
-        print("xla_sim fit: interrupted; what was compiled is kept", file=sys.stderr)
+        print("xla_sim fit: interrupted", file=sys.stderr)
         return FAILED
     except (TpuUnavailable, Cannot) as error:
         print(f"xla_sim fit: {error}", file=sys.stderr)
         return CANNOT
 
 
-def _job(args: argparse.Namespace) -> _Job:
-    config = with_options(load_config(), fail_on=args.fail_on)
-    table = config.fit
-    for key in table:
-        if key not in _KEYS:
-            raise ConfigError(f"[tool.xla_sim.fit] has no key {key!r}; it has {', '.join(_KEYS)}")
+def _job(args: argparse.Namespace, table: dict[str, Any]) -> Job:
+    _check_table(table)
     target, topology = args.target or table.get("target", ""), args.topology or table.get("topology", "")
     if not target and not args.traced:
         raise ConfigError(
@@ -142,109 +141,58 @@ def _job(args: argparse.Namespace) -> _Job:
         )
     if not topology:
         raise ConfigError("fit needs --topology, as v5e:8x8, or topology in [tool.xla_sim.fit]")
+    if args.max_batch and not args.search:
+        raise ConfigError("--max-batch is the end of a search: give --search too, or --batch-size for one batch")
     # a mesh of the configuration is made for the topology of the configuration
     mesh = args.mesh or (table.get("mesh", "") if topology == table.get("topology", topology) else "")
-    return _Job(
-        args,
-        config,
+    return Job(
         target,
         topology,
         parse_mesh(mesh) if mesh else None,
         args.batch_size or table.get("batch-size"),
         args.checkpoint or table.get("checkpoint", ""),
-        bool(table.get("code", True)) and not args.no_code,
+        table.get("code", False) if args.code is None else args.code,
+        {key: table.get(key, {}) for key in ("parameters", "activations")},
+        args.search,
+        args.max_batch,
+        args.traced,
+        args.out,
+        Limits(float(args.timeout or table.get("timeout", 3600)), args.memory or _size(table.get("memory"))),
+        not args.no_cache,
     )
 
 
-def _fit(job: _Job) -> int:
-    sources = _Sources(job)
-    if ":" not in job.topology and not job.args.search:
-        raise ChipError(
-            f"{job.topology} is a family of chips: name a slice, as {find_chip(job.topology).one}, or add --search"
-        )
-    if job.args.search:
-        found = _search(job, sources)
-        if found.best is None:
-            return _report(job, found.tried[-1], found)
-        return _report(job, found.best, found)
-    topology = find_topology(job.topology)
-    mesh = job.mesh or stretch(None, topology.devices)
-    assert mesh is not None
-    return _report(job, sources.ask(topology, mesh, job.batch_size), None)
+def _check_table(table: dict[str, Any]) -> None:
+    for key, value in table.items():
+        if key not in _KEYS:
+            raise ConfigError(f"[tool.xla_sim.fit] has no key {key!r}; it has {', '.join(_KEYS)}")
+        if not isinstance(value, _KEYS[key]):
+            kind = {str: "text", int: "a whole number", bool: "true or false", dict: "a table"}[_KEYS[key]]
+            raise ConfigError(f"[tool.xla_sim.fit] {key} is {value!r}; it is {kind}")
 
 
-def _search(job: _Job, sources: _Sources) -> Search:
-    if ":" in job.topology:
-        topology = find_topology(job.topology)
-        mesh = job.mesh or stretch(None, topology.devices)
-        assert mesh is not None
-        return largest_batch(topology, mesh, sources.ask)
-    plan, _ = sources.traced(job.batch_size)
-    chip = find_chip(job.topology)
-    first = smallest_topology(
-        chip, job.mesh, plan.batch_size, lambda slice, mesh, _: sources.ask(slice, mesh, job.batch_size)
-    )
-    if first.best is None or not sources.varies:
-        return first
-    asked = first.best.question
-    second = largest_batch(asked.topology, asked.mesh, sources.ask, first.tried)
-    best = second.best or first.best
-    return Search(
-        f"{first.question}, and {second.question}", second.tried, best, f"{first.conclusion}; {second.conclusion}"
-    )
+def _size(text: str | None) -> int | None:
+    try:
+        return argtypes.size(text) if text else None
+    except argparse.ArgumentTypeError as error:
+        raise ConfigError(f"[tool.xla_sim.fit] memory: {error}") from None
 
 
-class _Sources:
-    """Traces, made when they are needed, and answers about them."""
-
-    def __init__(self, job: _Job) -> None:
-        self._job = job
-        self._traces: dict[int | None, tuple[Plan, bytes]] = {}
-        self._function = None if job.args.traced else load(job.target)
-
-    @property
-    def varies(self) -> bool:
-        """Whether the batch size can be set from outside."""
-        code = getattr(self._function, "__code__", None)
-        return code is not None and "batch_size" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-
-    def traced(self, batch_size: int | None) -> tuple[Plan, bytes]:
-        if batch_size not in self._traces:
-            if self._function is None:
-                self._traces[batch_size] = read(self._job.args.traced)
-            else:
-                made = trace(self._function, self._job.target, batch_size, self._job.checkpoint)
-                write(self._job.args.out, *made)
-                self._traces[batch_size] = made
-        return self._traces[batch_size]
-
-    def ask(self, topology: Topology, mesh: Mesh, batch_size: int | None) -> Answer:
-        table = self._job.config.fit
-        plan, graph = self.traced(batch_size)
-        shardings = table.get("parameters", {}), table.get("activations", {})
-        return self._compile(Question(plan, graph, topology, mesh, *shardings, self._job.code))
-
-    def _compile(self, question: Question) -> Answer:
-        requests = [prepare(question, self._job.args.out)]
-        cache = None if self._job.args.no_cache else Cache(default_directory())
-        limits = Limits(float(self._job.args.timeout))
-        with progress_bar(requests) as progress:
-            (result,) = compile_all(requests, limits, cache, 1, progress, self._job.args.out / "logs")
-        return answer(question, result)
-
-
-def _report(job: _Job, given: Answer, search: Search | None) -> int:
+def _report(args: argparse.Namespace, config: Config, told: Told) -> int:
     """Write fit.json and the reports beside it, print, and hand back the exit code."""
-    said = notes(given)
-    findings = filter_findings(judge([given.result], RunReport()), job.config) if given.result.status != "ok" else []
-    document = to_json(given, said, [finding.as_dict() for finding in findings])
+    given, search = told.answer, told.search
+    findings = filter_findings(judge([given.result], RunReport()), config) if given.result.status != "ok" else []
+    document = to_json(given, notes(given), [finding.as_dict() for finding in findings])
     document["hardware"] = hardware(given)
     if search is not None:
         document["search"] = search.to_json()
-        if search.best is not None:
-            findings = []
-    _write(job.args, document)
-    return FINDINGS if fails(findings, job.config.fail_on) else OK
+    _write(args, document)
+    if told.interrupted:
+        print(
+            "xla_sim fit: interrupted; what was compiled is kept, the same command goes on from there", file=sys.stderr
+        )
+        return FAILED
+    return FINDINGS if fails(findings, config.fail_on) else OK
 
 
 def _write(args: argparse.Namespace, document: dict[str, Any]) -> None:

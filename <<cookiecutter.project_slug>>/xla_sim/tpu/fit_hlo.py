@@ -78,7 +78,7 @@ def tensor_specs(plan: Plan, patterns: Mapping[str, Any], mesh: Mesh) -> dict[tu
             _like(tensor, parameters[owner], by_name[owner]) if owner in by_name else ((),) * len(tensor.shape)
         )
     for tensor in plan.of("batch"):
-        if tensor.shape and mesh.batch_axes:
+        if plan.is_divided(tensor) and mesh.batch_axes:
             check_batch(tensor.name, tensor.shape, mesh)
             specs[tensor.kind, tensor.name] = _batch_spec(tensor.shape, mesh)
     return specs

@@ -35,6 +35,7 @@ _READS = {
     "aten.masked_select.default",
 }  # the result depends on values
 _MASKED = {"aten.index.Tensor", "aten.index_put.default", "aten.index_put_.default", "aten._index_put_impl_.default"}
+_NAMES_ONLY = {torch.ops.aten.detach, torch.ops.aten.alias}  # compute nothing
 _READS |= {"aten._unique2.default", "aten.unique_dim.default", "aten.unique_consecutive.default"}
 
 
@@ -51,22 +52,28 @@ class Labels(TorchDispatchMode):
         self.modules: list[str] = [""]
         self.read: list[torch.Tensor] = []
         self.reads: dict[str, int] = {}
+        self.syncs: list[tuple[Place | None, int]] = []  # torch_xla.sync() and how many operations came before
+        self.operations = 0
         self._forward: dict[int, tuple[Place | None, str]] = {}  # by autograd sequence number
         self._callers: dict[Place, Callable[..., Any]] = {}
 
     def __enter__(self) -> Any:
         torch_xla._XLAC._set_allow_execution(False)  # what escapes the dispatcher, as print does, is stopped too
+        self._step_marker = torch_xla._XLAC._xla_step_marker
+        torch_xla._XLAC._xla_step_marker = lambda *_, **__: self.syncs.append((user_place(), self.operations))
         return super().__enter__()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: types.TracebackType | None
     ) -> None:
         torch_xla._XLAC._set_allow_execution(True)
+        torch_xla._XLAC._xla_step_marker = self._step_marker
         super().__exit__(kind, error, traceback)
         if error is not None and "Unexpected execution" in str(error):
             raise NeedsValue("this line", _last_place(traceback)) from error
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.operations += func.overloadpacket not in _NAMES_ONLY
         node = torch._C._current_autograd_node()
         if node is not None and self.phase != "optimizer":
             place, module = self._forward.get(node._sequence_nr(), (None, ""))
@@ -91,6 +98,10 @@ class Labels(TorchDispatchMode):
             del scope
             if takes_value:
                 torch_xla._XLAC._set_allow_execution(False)
+
+    def cuts(self) -> list[str]:
+        """Lines of torch_xla.sync() in the middle of the step, where it would be cut in two."""
+        return [str(place) for place, before in self.syncs if place and 0 < before < self.operations]
 
     def _caller(self, place: Place) -> Callable[..., Any]:
         code = _call.__code__.replace(co_filename=place.file, co_firstlineno=place.line - 1, co_name=place.function)

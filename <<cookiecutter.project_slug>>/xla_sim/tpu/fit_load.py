@@ -14,11 +14,14 @@ from typing import Any
 
 from ..config import ConfigError
 from .fit_plan import FitError, Plan
+from .fit_words import explain
 from .sharding import ShardingError
+
+_HERE = os.path.dirname(__file__) + os.sep
 
 
 class UserError(Exception):
-    """The user's code raised; the message is its traceback."""
+    """The user's code raised; the message is its traceback, and a sentence where the cause is one that many meet."""
 
 
 class Cannot(Exception):
@@ -49,9 +52,9 @@ def load(target: str) -> Callable[..., Any]:
             raise ConfigError(
                 f"there is no module {error.name} (looked in {os.getcwd()}, its src and the installed packages)"
             ) from None
-        raise UserError(traceback.format_exc()) from error
+        raise UserError(_told(error)) from error
     except Exception as error:
-        raise UserError(traceback.format_exc()) from error
+        raise UserError(_told(error)) from error
     function: Callable[..., Any] | None = getattr(loaded, name, None)
     if not callable(function):
         raise ConfigError(f"{module} has no function {name}")
@@ -67,7 +70,21 @@ def trace(function: Callable[..., Any], target: str, batch_size: int | None, che
     except (FitError, ShardingError):
         raise
     except Exception as error:
-        raise UserError(traceback.format_exc()) from error
+        raise UserError(_told(error)) from error
+
+
+def _told(error: BaseException) -> str:
+    """The traceback from the user's code on, without this package's own frames."""
+    told: traceback.TracebackException | None = traceback.TracebackException.from_exception(error)
+    whole, seen = told, set()
+    while told is not None and id(told) not in seen:
+        seen.add(id(told))
+        own = [frame for frame in told.stack if not frame.filename.startswith((_HERE, "<frozen importlib"))]
+        told.stack = traceback.StackSummary.from_list(own or list(told.stack))
+        told = told.__cause__ or told.__context__
+    text = "".join(whole.format()) if whole is not None else ""
+    hint = explain(text)
+    return text + (f"xla_sim fit: {hint}\n" if hint else "")
 
 
 def write(folder: Path, plan: Plan, graph: bytes) -> None:

@@ -75,6 +75,12 @@ class Plan:
     reads: Mapping[str, int] = field(default_factory=dict)  # lines of the optimizer that read values, with counts
     seconds: float = 0.0  # what tracing took
     stack: Mapping[str, str] = field(default_factory=dict)  # versions
+    cuts: tuple[str, ...] = ()  # lines of torch_xla.sync() in the middle of the step
+    leading: int = 0  # first dimension of the batch's tensors, where it isn't the batch size; 0: it is
+
+    def is_divided(self, tensor: Tensor) -> bool:
+        """Whether a tensor of the batch holds a row for each example, so that the batch axes divide it."""
+        return bool(tensor.shape) and tensor.shape[0] == (self.leading or self.batch_size)
 
     def of(self, *kinds: str) -> list[Tensor]:
         """The tensors of these kinds."""
@@ -92,4 +98,5 @@ class Plan:
     def from_json(data: Mapping[str, Any]) -> Plan:
         known = {key: value for key, value in data.items() if key != "schema"}
         known["tensors"] = tuple(Tensor(**{**item, "shape": tuple(item["shape"])}) for item in data["tensors"])
-        return Plan(**{**known, "blocks": tuple(data["blocks"]), "checkpointed": tuple(data["checkpointed"])})
+        lists = {key: tuple(data.get(key, ())) for key in ("blocks", "checkpointed", "cuts")}
+        return Plan(**{**known, **lists})

@@ -18,7 +18,7 @@ import torch_xla
 from torch import nn
 from torch.utils._pytree import tree_flatten
 
-from .fit_build import Step, blocks, build, keep_layers, materialize, meta_tensors, placeholder
+from .fit_build import Step, blocks, build, keep_layers, materialize, meta_tensors, needed_arguments, placeholder
 from .fit_labels import Labels
 from .fit_plan import FitError, Plan, Tensor
 from .fit_recompute import pin, pin_gradients, recompute
@@ -67,9 +67,8 @@ def _trace(
     made = [tensor for tensor in meta_tensors() if id(tensor) not in before]
     materialize(step, made)
     repeated, recomputed = blocks(step.model), _prepare(step.model, checkpoint)
-    size = _batch_size(step.batch)
     labels = Labels()
-    _follow(step, labels, repeated, size)
+    _follow(step, labels, repeated, step.leading)
     bases = pin_gradients(step.model)
     _XLAC._set_ir_debug(True)
     with (
@@ -79,13 +78,13 @@ def _trace(
         state = _optimizer_state(step, labels)
         inputs = _inputs(step, state)
         ids = {_XLAC._xla_get_tensor_id(tensor): number for number, (_, tensor) in enumerate(inputs)}
-        labels.phase, labels.read, labels.reads = "forward", [], {}
+        labels.phase, labels.read, labels.reads, labels.syncs, labels.operations = "forward", [], {}, [], 0
         loss = step.run()
     outputs = _outputs(step, inputs, loss, labels.read, bases)
     graph: bytes = _XLAC._get_xla_tensors_hlo_proto([tensor for _, tensor in outputs])
     plan = Plan(
         target=target,
-        batch_size=size,
+        batch_size=step.examples,
         tensors=tuple(_tensors(inputs, outputs, ids)),
         blocks=tuple(repeated),
         layers=whole,
@@ -93,14 +92,10 @@ def _trace(
         reads=labels.reads,
         seconds=time.monotonic() - begin,
         stack={"torch": torch.__version__, "torch_xla": torch_xla.__version__},
+        cuts=tuple(labels.cuts()),
+        leading=0 if step.leading == step.examples else step.leading,
     )
     return plan, graph
-
-
-def _batch_size(batch: Any) -> int:
-    return next(
-        (int(leaf.shape[0]) for leaf in tree_flatten(batch)[0] if isinstance(leaf, torch.Tensor) and leaf.dim()), 1
-    )
 
 
 def _prepare(model: nn.Module, checkpoint: str) -> list[str]:
@@ -165,6 +160,10 @@ def _optimizer_state(step: Step, labels: Labels) -> list[tuple[str, torch.Tensor
         if parameter.requires_grad:
             parameter.grad = placeholder(parameter)
     for optimizer in step.optimizers:
+        if "closure" in needed_arguments(optimizer.step):
+            raise FitError(
+                f"{type(optimizer).__name__} runs the model several times a step through a closure, which fit can't plan"
+            )
         optimizer.step()
     found: list[tuple[str, torch.Tensor]] = []
     for optimizer in step.optimizers:

@@ -8,6 +8,23 @@ from .fit import Answer
 from .fit_plan import NeedsValue
 
 _CHECKPOINT = "torch_xla.utils.checkpoint.checkpoint"
+_META = (
+    'the function runs under torch.device("meta"), where tensors have a shape and no values: leave out .to(device), .cuda(), '
+    ".item() and loading weights, fit needs none of them"
+)
+_CLOSE = 0.05  # share of HBM below which a program's code may decide
+_MASKS = os.path.join("transformers", "masking_utils.py")
+# words of a traceback, and what they mean here
+_KNOWN = (
+    (
+        ("torch/utils/checkpoint.py", "xla"),
+        f"torch.utils.checkpoint doesn't know XLA devices, on a TPU neither: use {_CHECKPOINT}, or give fit --checkpoint blocks",
+    ),
+    (("meta tensor",), _META),
+    (("fused=True", "xla"), "there is no fused optimizer for XLA: leave out fused=True"),
+    (("NVIDIA",), _META),
+    (("not compiled with CUDA",), _META),
+)
 
 
 # Cloud TPU's name of a slice (how it begins, and units a chip: v4 and v5p count cores) and its TPU VM image, as in
@@ -40,10 +57,7 @@ def notes(given: Answer) -> list[str]:
     if len(plan.blocks) < plan.layers:
         said.append(f"traced with {len(plan.blocks)} of {plan.layers} layers")
     if not given.question.code and given.result.status == "ok":
-        said.append(
-            "compiled until HBM was laid out: the program's code comes on top, and a kernel that the compiler can't generate "
-            "isn't known yet; without --no-code both are"
-        )
+        said.append(_without_code(given))
     if plan.checkpointed:
         said.append(
             f"{_many(plan.checkpointed)} keep no activations and gather their weights again in the backward pass: "
@@ -52,6 +66,14 @@ def notes(given: Answer) -> list[str]:
     for place, count in plan.reads.items():
         cuts = f"the optimizer reads {count} values in a step ({_short(place)}), each of which cuts the real step and waits"
         said.append(f"{cuts}; planned as one graph")
+    if plan.cuts:
+        said.append(
+            f"torch_xla.sync() in the middle of the step ({', '.join(map(_short, plan.cuts))}) cuts the real one; planned as one graph"
+        )
+    spared = [one.name for one in plan.of("batch") if one.shape and not plan.is_divided(one)]
+    if spared:
+        rows = plan.leading or plan.batch_size
+        said.append(f"whole on each chip: {', '.join(spared)} of the batch, whose first dimension isn't {rows}")
     if plan.of("gradient"):
         said.append(
             "the gradients outlive the step, with the tensors that they are views of: optimizer.zero_grad() before "
@@ -66,6 +88,24 @@ def notes(given: Answer) -> list[str]:
             "dimension isn't a multiple of the tile"
         )
     return said + (levers(given) if given.result.status == "oom" or given.total > given.capacity else [])
+
+
+def _without_code(given: Answer) -> str:
+    left = given.capacity - given.total
+    room = (
+        f"{_gib(left)} are left for them" if left > given.capacity * _CLOSE else f"only {_gib(left)} are left for them"
+    )
+    return f"code was not generated: its bytes aren't in the total ({room}), and a kernel that can't be generated isn't known yet; --code tells"
+
+
+def verdict(given: Answer) -> str:
+    """In a few words, for one line of a search."""
+    result = given.result
+    if result.status not in ("ok", "oom"):
+        words = {"rejected": "refused", "crashed": "no verdict", "timeout": "no verdict"}[result.status]
+        return f"{words} ({result.message.splitlines()[0] if result.message else result.status})"
+    answer = "fits" if result.status == "ok" and given.total <= given.capacity else "too big"
+    return f"{answer}, {given.total / 2**30:.2f} of {_gib(given.capacity)} a chip" if result.hbm else answer
 
 
 def levers(given: Answer) -> list[str]:
@@ -89,16 +129,28 @@ def levers(given: Answer) -> list[str]:
     return [sentence for _, sentence in sorted(found, reverse=True)]
 
 
+def explain(traceback: str) -> str:
+    """A sentence on an error of the user's function that comes from how fit runs it; empty for all others."""
+    return next((sentence for words, sentence in _KNOWN if all(word in traceback for word in words)), "")
+
+
 def refusal(error: NeedsValue) -> tuple[str, str]:
     """Message and fix for a step that reads a value."""
     where = {
+        "_local_scalar_dense": "this line needs the value of a tensor, as item(), float(), print or an if do",
         "index": "indexing with a mask makes a shape that depends on values",
         "nonzero": "nonzero() makes a shape that depends on values",
         "masked_select": "masked_select() makes a shape that depends on values",
     }.get(error.operation, f"{error.operation.lstrip('_')} needs a value in the middle of the step")
+    fix = "decide on the device with torch.where, or move the read out of the step"
+    if error.place is not None and error.place.file.endswith(_MASKS):
+        fix = (
+            "transformers looks whether anything is masked: leave attention_mask out of the batch when nothing is, or give it "
+            "with four dimensions, as (batch, 1, length, length), which it takes as it is"
+        )
     return (
         f"{where}, and a step that is only planned has none",
-        "decide on the device with torch.where, or move the read out of the step; on a TPU this line would cut the graph and wait",
+        f"{fix}; on a TPU this line would cut the graph and wait",
     )
 
 

@@ -15,10 +15,10 @@ def _what(request: CompileRequest) -> str:
 
 
 class Lines:
-    """A line when a compilation ends; nothing for what the cache knows."""
+    """A line when a compilation ends; nothing for what the cache knows. `label` names one, or the graph and its topology do."""
 
-    def __init__(self, requests: Sequence[CompileRequest]) -> None:
-        self._all = len(requests)
+    def __init__(self, requests: Sequence[CompileRequest], label: str = "") -> None:
+        self._all, self._label = len(requests), label
         self._done = 0
         self._started: dict[int, float] = {}
 
@@ -35,21 +35,22 @@ class Lines:
         self._done += 1
         if event == "end":
             seconds = time.monotonic() - self._started[number]
-            print(
-                f"[{self._done}/{self._all}] compiled {_what(request)} in {seconds:.1f} s", file=sys.stderr, flush=True
-            )
+            number_of = f"[{self._done}/{self._all}] " if not self._label else ""
+            what = self._label or _what(request)
+            print(f"{number_of}compiled {what} in {seconds:.1f} s", file=sys.stderr, flush=True)
 
 
 class Bar:
     """rich's bar, with what is being compiled and for how long."""
 
-    def __init__(self, requests: Sequence[CompileRequest]) -> None:
+    def __init__(self, requests: Sequence[CompileRequest], label: str = "") -> None:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
-        self._task = self._progress.add_task("compiling", total=len(requests))
+        self._label = label
+        self._task = self._progress.add_task(label or "compiling", total=len(requests))
         self._running: dict[int, str] = {}
 
     def __enter__(self) -> Any:
@@ -61,7 +62,7 @@ class Bar:
 
     def __call__(self, event: str, number: int, request: CompileRequest) -> None:
         if event == "start":
-            self._running[number] = _what(request)
+            self._running[number] = self._label or _what(request)
         else:
             self._running.pop(number, None)
             self._progress.advance(self._task)

@@ -33,6 +33,7 @@ class _Child:
     deadline: float
     memory: int  # bytes; 0: no limit
     why: str = ""  # "timeout" or "memory" when this process ended it
+    seen: int = 0  # bytes when it took too much memory
 
 
 def main() -> None:
@@ -81,14 +82,30 @@ def _watch(children: dict[int, _Child], reports: Any) -> None:
             del children[number]
             signum = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
             code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 0
-            rss = usage.ru_maxrss * 1024
+            rss = max(usage.ru_maxrss * 1024, child.seen)
             _report(reports, event="ended", id=number, signal=signum, code=code, why=child.why, rss=rss)
         elif not child.why:
             child.why = "timeout" if time.monotonic() > child.deadline else ""
-            if child.memory and _rss(child.pid) > child.memory:
-                child.why = "memory"
+            taken = _resident(child.pid) if child.memory else 0
+            if taken > child.memory:
+                child.why, child.seen = "memory", taken
             if child.why:
                 os.kill(child.pid, signal.SIGKILL)
+
+
+def _resident(pid: int) -> int:
+    """Bytes of a child and all processes below it; what a fork shares with its parent, some 100 MB, counts in both."""
+    return sum(map(_rss, _tree(pid)))
+
+
+def _tree(pid: int) -> list[int]:
+    try:
+        children = [
+            int(one) for path in Path(f"/proc/{pid}/task").glob("*/children") for one in path.read_text().split()
+        ]
+    except OSError:
+        children = []  # it has just ended
+    return [pid, *(below for child in children for below in _tree(child))]
 
 
 def _rss(pid: int) -> int:
