@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,16 @@ def test_parameters_that_are_updated_and_not_donated(compiled: Compile) -> None:
     assert finding.evidence["bytes"] == 2 * 512 * 512 * 4
 
 
+def test_parameters_with_shardings_that_are_not_donated(compiled: Compile) -> None:
+    results = compiled("sharded_kept", "sharded", topology="v5e:2x4", partitions=8)
+    (finding,) = findings(results)
+    assert (finding.rule, finding.evidence["graphs"]) == ("no-donation", ["sharded_kept"])
+    assert finding.evidence["bytes"] == 2 * 1024 * 1024 * 4 // 8  # of one chip
+    assert finding.message.startswith(
+        "2 tensors that the step updates (1.0 MiB of its 1.5 MiB of arguments) are held twice on v5e:2x4"
+    )
+
+
 def padded_result(logical: int, padded: int) -> CompileResult:
     where = Location("model.py", 12, "forward")
     tensor = Buffer("fusion.3", "temporary", "f32[65536,8,4]{2,1,0:T(8,128)}", logical, padded, padded, location=where)
@@ -144,3 +155,9 @@ def test_a_wide_type_gains_its_price_from_compiling_both_ways(compiled: Compile)
     assert cost["wide"]["flops"] > cost["narrow"]["flops"] and cost["wide"]["data"] > cost["narrow"]["data"]
     ratio = cost["wide"]["flops"] / cost["narrow"]["flops"]
     assert f"{ratio:.1f} times the FLOP" in finding.message
+    assert narrow[0].wide == ("float64",)
+    both = [replace(narrow[0], wide=("float64", "int64"))]  # all are narrowed at once, which the finding has to say
+    (finding,) = findings([*wide, *both], run)
+    assert "; on v5e the graph as it is, against the same in float32 (with its int64 narrowed too): " in finding.message
+    other = [replace(narrow[0], wide=("int64",))]  # a graph of another finding
+    assert findings([*wide, *other], run) == []

@@ -129,6 +129,18 @@ def sharded(folder: Path) -> None:
     ]
     save("sharded", jax.jit(step, out_shardings=rows, donate_argnums=(0,)).lower(*shapes), folder)
 
+    def kept(first: Any, second: Any, x: Any) -> Any:
+        """Their new values bear an annotation, as torch_xla puts on all that is sharded."""
+        one, two = jax.grad(lambda w: jnp.tanh(jnp.tanh(x @ w[0]) @ w[1]).sum())((first, second))
+        pin = jax.lax.with_sharding_constraint
+        return pin(first - 0.1 * one, pinned), pin(second - 0.1 * two, pinned)
+
+    pinned = jax.sharding.NamedSharding(
+        jax.make_mesh((8,), ("data",), axis_types=(jax.sharding.AxisType.Auto,)), rows.spec
+    )
+    square = jax.ShapeDtypeStruct((1024, 1024), F32, sharding=pinned)
+    save("sharded_kept", jax.jit(kept).lower(square, square, square), folder)
+
 
 def large_temporary(x: Any, columns: int) -> Any:
     rows = jax.lax.optimization_barrier(jnp.broadcast_to(x[:, None], (8, columns)))
