@@ -75,6 +75,15 @@ def check_the_main_job(stack: Stack) -> None:
     assert {"report.json", "summary.md", "native.log"} <= {path.name for path in reports.iterdir()}
 
 
+def check_a_handful_of_rules(stack: Stack) -> None:
+    """Whole findings of rules that depend on what torch_xla records and counts, with this stack's Python."""
+    rules = "test_graph_recompile or test_missing_step or test_host_sync or test_cpu_fallback or test_wide_dtype"
+    command = [stack.python, "-m", "pytest", "-q", TEMPLATE / "tests" / "simulator" / "test_rules.py", "-k", rules]
+    done = run(*command, cwd=stack.repository, PYTHONPATH=str(stack.repository), PJRT_DEVICE="CPU")
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert "5 passed" in done.stdout
+
+
 @dataclass(frozen=True)
 class Mutation:
     """A change that breaks one behaviour, and the test that has to notice."""

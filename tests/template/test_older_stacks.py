@@ -13,6 +13,7 @@ from stacks import (
     Stack,
     build,
     channel,
+    check_a_handful_of_rules,
     check_that_it_is_red,
     check_the_main_job,
     check_the_pins,
@@ -33,6 +34,10 @@ def test_the_environment_has_the_pinned_versions(stack: Stack) -> None:
 
 def test_nox_xla_sim_is_green_and_writes_its_reports(stack: Stack) -> None:
     check_the_main_job(stack)
+
+
+def test_a_handful_of_rules_say_what_they_say_on_the_default_stack(stack: Stack) -> None:
+    check_a_handful_of_rules(stack)
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.test.removeprefix("test_"))
