@@ -19,16 +19,15 @@ import time
 from pathlib import Path
 from typing import Any
 
-SHORT = "--no-code"
 BLOCKS = ["--checkpoint", "blocks"]
 ROWS = [
-    ("llama_1b", "v5e:4x4", [SHORT]),
-    ("llama_7b", "v5e:8x8", [SHORT]),
-    ("llama_7b", "v5e:8x8", [SHORT, *BLOCKS]),
-    ("llama_7b", "v5e:16x16", [SHORT, *BLOCKS, "--batch-size", "256"]),
-    ("llama_70b", "v5p:4x4x4", [SHORT, *BLOCKS]),
+    ("llama_1b", "v5e:4x4", []),
+    ("llama_7b", "v5e:8x8", []),
+    ("llama_7b", "v5e:8x8", BLOCKS),
+    ("llama_7b", "v5e:16x16", [*BLOCKS, "--batch-size", "256"]),
+    ("llama_70b", "v5p:4x4x4", BLOCKS),
 ]
-WITH_CODE = [("llama_7b", "v5e:8x8", BLOCKS)]
+WITH_CODE = [("llama_7b", "v5e:8x8", [*BLOCKS, "--code"])]
 PARTS = ("parameters", "gradients", "optimizer", "activations", "weights", "temporaries", "code")
 GIB = 2**30
 

@@ -3,6 +3,8 @@
 #
 #   ZONE=us-west4-a bash launch/gcloud.sh --steps 1000          needs gcloud, a project with TPU quota, and an answer that fits
 #
+# For v4, v5e, v5p and v6e. TPU7x (v7x) has no recipe here: Google Cloud offers it through GKE and Compute Engine,
+# see https://docs.cloud.google.com/tpu/docs/tpu7x; launch/on_tpu.sh is what each of its hosts has to run.
 # The TPU costs money until it is deleted: gcloud compute tpus tpu-vm delete "$NAME" --zone "$ZONE"
 set -euo pipefail
 : "${ZONE:?say where, for example ZONE=us-west4-a}"
@@ -18,7 +20,12 @@ except (OSError, ValueError):
     answer = {}
 if answer.get("status") != "ok":
     sys.exit(f"{sys.argv[1]} is no answer that fits: run nox -s tpu_fit first")
-hardware = answer["hardware"]
+hardware = answer.get("hardware")
+if not hardware:
+    sys.exit(
+        f"{answer['topology']} is no TPU VM that gcloud can make: Google Cloud offers these chips through GKE and Compute Engine "
+        "(https://docs.cloud.google.com/tpu/docs/tpu7x); run launch/on_tpu.sh on each host"
+    )
 print(hardware["accelerator"], hardware["runtime"], hardware["mesh"])
 PYTHON
 )

@@ -1,6 +1,6 @@
 """Can a full-size model be planned? A Llama-style decoder, as an example of what `python -m xla_sim fit` takes:
 
-python -m xla_sim fit tests.test_fit:llama_7b --topology v5e:8x8 --checkpoint blocks --no-code
+python -m xla_sim fit tests.test_fit:llama_7b --topology v5e:8x8 --checkpoint blocks
 """
 
 from __future__ import annotations

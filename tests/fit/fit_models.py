@@ -107,7 +107,7 @@ def plan_forward(batch_size: int = 16384) -> Any:
     )
 
 
-def plan_wide(batch_size: int = 65536) -> Any:
+def plan_wide(batch_size: int = 1048576) -> Any:
     """Few parameters and many activations, quick to compile: the batch decides whether it fits."""
     model = nn.Sequential(*(nn.Sequential(nn.Linear(2048, 2048), nn.Tanh()) for _ in range(4)))
     return (

@@ -111,12 +111,18 @@ def test_not_even_one_example_a_chip_fits() -> None:
 
 def test_where_everything_fits_no_maximum_is_claimed() -> None:
     tried, tries = law(held=0, example=0)
-    found = largest_batch(find_topology("v5e:2x2"), parse_mesh("fsdp=4"), tries, start=1024)
+    found = largest_batch(find_topology("v5e:2x2"), parse_mesh("fsdp=4"), tries, start=128)
     assert max(size for _, size in tried) == 4 * LIMIT
     assert found.conclusion == (
         f"a batch of at least {4 * LIMIT} fits on v5e:2x2 ({LIMIT} for each of 4 parts of the batch): "
         "larger ones weren't tried, --max-batch says how far to go"
     )
+
+
+def test_a_search_goes_well_beyond_where_it_begins() -> None:
+    tried, tries = law(held=0, example=0)
+    largest_batch(find_topology("v5e:2x2"), parse_mesh("fsdp=4"), tries, start=1 << 20)
+    assert [size for _, size in tried] == [1 << power for power in range(20, 27)]
 
 
 def test_no_batch_above_the_users_bound_is_tried() -> None:

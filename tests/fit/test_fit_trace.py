@@ -11,12 +11,18 @@ from typing import Any
 import fit_models
 import pytest
 import torch
+import torch_xla
 from fit_models import BATCH, WIDTH, WORDS, Decoder, loss, tokens
 from torch import nn
 from torch_xla.debug import metrics
 from xla_sim.hlo import parse
+from xla_sim.tpu import fit_load
+from xla_sim.tpu.fit_hlo import tensor_specs
+from xla_sim.tpu.fit_load import UserError
 from xla_sim.tpu.fit_plan import FitError, NeedsValue, Plan
 from xla_sim.tpu.fit_trace import trace
+from xla_sim.tpu.fit_words import refusal
+from xla_sim.tpu.sharding import parse_mesh
 
 
 def kinds(plan: Plan) -> Counter[str]:
@@ -236,6 +242,19 @@ def test_other_reads_are_refused_at_their_line(step: Callable[[torch.Tensor], to
             lambda m, o, b: (m, o, b, lambda m, b: m(b)),
             "the loss of here:plan must be a scalar tensor, it is a tensor of shape [4, 8]",
         ),
+        (
+            lambda m, o, b: (m, o, b, nn.MSELoss()),
+            "step, as lambda model, batch: MSELoss()(model(batch[0]), batch[1]); it returned MSELoss",
+        ),
+        (lambda m, o, b: (m, o, b, lambda x: x), "for a whole step; its parameters are: x"),
+        (
+            lambda m, o, b: (m, o, b, lambda m, b: m(b).detach().sum()),
+            "the loss of here:plan depends on no parameter that requires a gradient, so there is nothing to train",
+        ),
+        (
+            lambda m, o, b: (m, torch.optim.LBFGS(m.parameters()), b, lambda m, b: m(b).sum()),
+            "LBFGS runs the model several times a step through a closure, which fit can't plan",
+        ),
     ],
 )
 def test_a_function_that_returns_something_else_is_told_what_is_wanted(parts: Any, sentence: str) -> None:
@@ -251,6 +270,126 @@ def test_a_function_that_returns_something_else_is_told_what_is_wanted(parts: An
 def test_a_batch_size_needs_a_parameter_of_that_name() -> None:
     with pytest.raises(FitError, match="has no parameter batch_size"):
         trace(fit_models.plan_with_dropout, "x:plan", batch_size=4)
+
+
+def test_a_function_that_wants_more_is_told_how_it_is_called() -> None:
+    def plan(width: int, batch_size: int = 4) -> Any:
+        raise AssertionError
+
+    with pytest.raises(FitError) as caught:
+        trace(plan, "here:plan", batch_size=8)
+    assert str(caught.value) == (
+        "fit calls here:plan(batch_size=8): missing a required argument: 'width'; give its other parameters defaults"
+    )
+
+
+def linear(batch: Any, step: Any = None) -> Any:
+    model = nn.Linear(8, 8)
+    return model, torch.optim.SGD(model.parameters(), lr=0.1), batch, step or (lambda model, batch: model(batch).sum())
+
+
+def test_the_batch_size_is_what_the_function_calls_so() -> None:
+    def pairs(batch_size: int = 4) -> Any:
+        return linear(torch.zeros(2 * batch_size, 8))
+
+    def masked(batch_size: int = 4) -> Any:
+        batch = {"mask": torch.zeros(8, 8), "x": torch.zeros(batch_size, 8)}
+        return linear(batch, lambda model, batch: (model(batch["x"]) @ batch["mask"]).sum())
+
+    found, _ = trace(pairs, "here:pairs", batch_size=16)
+    assert (found.batch_size, found.leading, [found.is_divided(one) for one in found.of("batch")]) == (16, 32, [True])
+    found, _ = trace(masked, "here:masked")
+    assert (found.batch_size, found.leading) == (4, 0)
+    assert {one.name: found.is_divided(one) for one in found.of("batch")} == {"mask": False, "x": True}
+    specs = tensor_specs(found, {}, parse_mesh("fsdp=4"))
+    assert ("batch", "mask") not in specs
+    assert specs["batch", "x"] == (("fsdp",), ())
+
+
+def test_a_loss_may_have_parameters_of_its_own() -> None:
+    def scaled(model: nn.Module, batch: torch.Tensor, scale: float = 2.0) -> torch.Tensor:
+        return model(batch).sum() * scale
+
+    found, _ = trace(lambda: linear(torch.zeros(4, 8), scaled), "here:plan")
+    assert {one.name for one in found.of("gradient")} == {"weight", "bias"}
+
+
+def test_the_users_sync_ends_the_step_and_one_in_its_middle_is_told() -> None:
+    def plan(cut: bool) -> Any:
+        def step(model: nn.Module, optimizer: Any, batch: torch.Tensor) -> torch.Tensor:
+            torch_xla.sync()
+            value = model(batch).sum()
+            value.backward()
+            if cut:
+                torch_xla.sync()  # cut
+            optimizer.step()
+            torch_xla.sync()
+            return value.detach()
+
+        return linear(torch.zeros(4, 8), step)
+
+    assert trace(lambda: plan(cut=False), "here:plan")[0].cuts == ()
+    (place,) = trace(lambda: plan(cut=True), "here:plan")[0].cuts
+    file, _, line = place.rpartition(":")
+    assert "# cut" in Path(file).read_text().splitlines()[int(line) - 1]
+
+
+def test_what_the_users_function_raises_begins_at_its_line_and_is_explained() -> None:
+    class Saving(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.utils.checkpoint.checkpoint(super().forward, x, use_reentrant=False)
+
+    def saving() -> Any:
+        model = Saving(8, 8)
+        return model, torch.optim.SGD(model.parameters(), lr=0.1), torch.zeros(4, 8), lambda model, x: model(x).sum()
+
+    def moving() -> Any:
+        return nn.Linear(8, 8).to(torch_xla.device())
+
+    def wrong() -> Any:
+        return linear(torch.zeros(4, 7))
+
+    def told(function: Callable[[], Any]) -> list[str]:
+        with pytest.raises(UserError) as caught:
+            fit_load.trace(function, "here:plan", None, "")
+        assert str(Path(fit_load.__file__).parent) not in str(caught.value)
+        return str(caught.value).splitlines()
+
+    assert told(saving)[-1] == (
+        "xla_sim fit: torch.utils.checkpoint doesn't know XLA devices, on a TPU neither: "
+        "use torch_xla.utils.checkpoint.checkpoint, or give fit --checkpoint blocks"
+    )
+    lines = told(moving)
+    assert lines[1] == f'  File "{__file__}", line {moving.__code__.co_firstlineno + 1}, in moving'
+    assert lines[-1].startswith(
+        'xla_sim fit: the function runs under torch.device("meta"), where tensors have a shape and no values'
+    )
+    assert "Cannot infer shape for dot operation" in told(wrong)[-1]
+
+
+def test_a_mask_that_transformers_reads_is_refused_with_what_to_give_instead() -> None:
+    transformers = pytest.importorskip("transformers")
+
+    def plan(mask: Any) -> Any:
+        config = transformers.BertConfig(
+            vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2
+        )
+        model = transformers.BertForMaskedLM(config)
+        ids = torch.zeros(4, 16, dtype=torch.long)
+        batch = {
+            "input_ids": ids,
+            "labels": ids.clone(),
+            **({} if mask is None else {"attention_mask": torch.ones(mask)}),
+        }
+        return model, torch.optim.AdamW(model.parameters()), batch
+
+    trace(lambda: plan(None), "here:plan")
+    trace(lambda: plan((4, 1, 16, 16)), "here:plan")
+    with pytest.raises(NeedsValue) as caught:
+        trace(lambda: plan((4, 16)), "here:plan")
+    message, fix = refusal(caught.value)
+    assert message.startswith("this line needs the value of a tensor, as item(), float(), print or an if do")
+    assert "leave attention_mask out of the batch when nothing is, or give it with four dimensions" in fix
 
 
 def test_a_model_larger_than_the_machine_takes_no_memory() -> None:

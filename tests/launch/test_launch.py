@@ -109,6 +109,19 @@ def test_gcloud_makes_nothing_without_an_answer_that_fits(repository: Path, answ
     assert errors == "reports/xla_fit/fit.json is no answer that fits: run nox -s tpu_fit first\n"
 
 
+def test_gcloud_says_where_there_are_chips_that_it_has_no_vm_with(repository: Path) -> None:
+    (repository / "reports" / "xla_fit").mkdir(parents=True)
+    answer = {**ANSWER, "topology": "v7x:2x2x1", "hardware": None}
+    (repository / "reports" / "xla_fit" / "fit.json").write_text(json.dumps(answer))
+    stand_in(repository.parent / "stand-ins" / "gcloud", "")
+    code, errors, called = launch(repository, "gcloud.sh", ZONE="us-west4-a")
+    assert (code, called) == (1, [])
+    assert errors == (
+        "v7x:2x2x1 is no TPU VM that gcloud can make: Google Cloud offers these chips through GKE and Compute Engine "
+        "(https://docs.cloud.google.com/tpu/docs/tpu7x); run launch/on_tpu.sh on each host\n"
+    )
+
+
 def test_the_tpu_runs_the_expectations_and_then_the_training(repository: Path) -> None:
     made = repository.parent / "tpu" / "bin"
     tools = repository.parent / "stand-ins"

@@ -71,7 +71,7 @@ def _mesh(job: Job, topology: Topology) -> Mesh:
 
 def _search(job: Job, sources: _Sources) -> Told:
     """As far as it gets: what was tried is told when it is interrupted, or when a compilation ends without a verdict."""
-    tries = Tries(lambda topology, mesh, batch_size: _say(sources.ask(topology, mesh, batch_size), len(tries.made) + 1))
+    tries = Tries(sources.ask, _say)
     found, best = [], None
     question = f"the search on {job.topology}"
     try:
@@ -135,7 +135,7 @@ def _parts(job: Job, sources: _Sources, tries: Tries) -> Any:
         )
 
 
-def _say(given: Answer, number: int) -> Answer:
+def _say(given: Answer, number: int) -> None:
     """A line for each try of a search, on standard error."""
     asked = given.question
     kept = ", from the cache" if given.result.cached else ""
@@ -144,7 +144,6 @@ def _say(given: Answer, number: int) -> Answer:
         file=sys.stderr,
         flush=True,
     )
-    return given
 
 
 class _Sources:

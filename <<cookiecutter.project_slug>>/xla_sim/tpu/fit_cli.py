@@ -36,6 +36,9 @@ function of (model, batch), or of (model, optimizer, batch) for a whole step. A 
       ids = torch.empty(batch_size, 1024, dtype=torch.long)
       return model, torch.optim.AdamW(model.parameters()), {"input_ids": ids, "labels": ids}
 
+The bound on a step's time is that of a chip's arithmetic and HBM: what the chips exchange is listed in bytes, and its time comes on top
+where it can't be hidden.
+
 Every option has its key in [tool.xla_sim.fit]; shardings by name of the parameter or of the module are tables there:
   parameters = {"*.attn.*.weight" = ["tensor", "fsdp"]}      activations = {"layers.*" = ["fsdp", "", "tensor"]}
 """
@@ -85,7 +88,7 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
         "--max-batch",
         type=argtypes.positive,
         metavar="N",
-        help="with --search: try no larger batch (default: 4096 for each part of the batch)",
+        help="with --search: try no larger batch (default: 4096 for each part of the batch, or 64 times the batch that it begins with)",
     )
     parser.add_argument(
         "--traced", type=Path, metavar="DIR", help="compile what an earlier fit traced into DIR; needs no torch"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,6 +19,8 @@ from .sharding import Mesh, Sharding, ShardingError, Spec, assign, check_axes_us
 
 PIN, GRADIENT = "xla_sim.pin:", "xla_sim.gradient:"
 _REPLICATED, _TILED = 0, 3
+# torch_xla numbers its scopes over the life of the process: "forward/blocks.0.457/aten__mm" would be another graph in the next trace
+_NUMBERED = re.compile(r"^((?:forward|backward|optimizer)/[^/]*)\.\d+(?=/|$)")
 
 
 def annotate(
@@ -34,6 +37,8 @@ def annotate(
     for computation in module.computations:
         entry = computation.id == module.entry_computation_id
         for instruction in computation.instructions:
+            if instruction.metadata.op_name:
+                instruction.metadata.op_name = _NUMBERED.sub(r"\1", instruction.metadata.op_name)
             if instruction.opcode == "parameter" and entry:
                 tensor = arguments[instruction.parameter_number]
                 _write(

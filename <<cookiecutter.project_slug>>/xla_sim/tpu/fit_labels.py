@@ -35,7 +35,8 @@ _READS = {
     "aten.masked_select.default",
 }  # the result depends on values
 _MASKED = {"aten.index.Tensor", "aten.index_put.default", "aten.index_put_.default", "aten._index_put_impl_.default"}
-_NAMES_ONLY = {torch.ops.aten.detach, torch.ops.aten.alias}  # compute nothing
+# compute nothing
+_NAMES_ONLY = {getattr(torch.ops.aten, name) for name in ("detach", "detach_copy", "alias", "alias_copy")}
 _READS |= {"aten._unique2.default", "aten.unique_dim.default", "aten.unique_consecutive.default"}
 
 
@@ -73,7 +74,7 @@ class Labels(TorchDispatchMode):
             raise NeedsValue("this line", _last_place(traceback)) from error
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.operations += func.overloadpacket not in _NAMES_ONLY
+        self.operations += func.namespace == "aten" and func.overloadpacket not in _NAMES_ONLY
         node = torch._C._current_autograd_node()
         if node is not None and self.phase != "optimizer":
             place, module = self._forward.get(node._sequence_nr(), (None, ""))

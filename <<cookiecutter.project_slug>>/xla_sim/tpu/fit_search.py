@@ -11,7 +11,8 @@ from .fit import Answer
 from .sharding import FSDP, Mesh, ShardingError
 
 Try = Callable[[Topology, Mesh, int], Answer]  # compile for a topology, with a mesh and a batch size
-LIMIT = 4096  # examples for each part of the batch, beyond which no search goes unless it is told to
+# how far a search goes unless it is told to: examples for each part of the batch, or so many times the batch it begins with
+LIMIT, TIMES = 4096, 64
 
 
 @dataclass(frozen=True)
@@ -56,10 +57,10 @@ def fits(given: Answer) -> bool:
 
 
 class Tries:
-    """Real compilations, each made once, in the order in which they were made."""
+    """Real compilations, each made once, in the order in which they were made; `tell` hears of each."""
 
-    def __init__(self, attempt: Try) -> None:
-        self._attempt = attempt
+    def __init__(self, attempt: Try, tell: Callable[[Answer, int], None] = lambda *_: None) -> None:
+        self._attempt, self._tell = attempt, tell
         self.made: list[Answer] = []
 
     def known(self, topology: Topology, batch_size: int) -> Answer | None:
@@ -72,6 +73,7 @@ class Tries:
         if answer is None:
             answer = self._attempt(topology, mesh, batch_size)
             self.made.append(answer)
+            self._tell(answer, len(self.made))
         if answer.result.status not in ("ok", "oom"):
             raise NoVerdict(answer)
         return fits(answer)
@@ -146,7 +148,7 @@ def largest_batch(topology: Topology, mesh: Mesh, tries: Tries, start: int = 1, 
     Raises ShardingError when `limit` is less than one example for each part of the batch.
     """
     ways = mesh.ways(mesh.batch_axes)
-    most = LIMIT if limit is None else limit // ways
+    most = max(LIMIT, TIMES * start // ways) if limit is None else limit // ways
     if not most:
         raise ShardingError(
             f"--max-batch {limit}: the mesh {mesh} divides the batch into {ways} parts, so {ways} is the least"

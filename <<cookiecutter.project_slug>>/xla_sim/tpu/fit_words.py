@@ -6,6 +6,7 @@ import os
 
 from .fit import Answer
 from .fit_plan import NeedsValue
+from .traffic import GATHERED
 
 _CHECKPOINT = "torch_xla.utils.checkpoint.checkpoint"
 _META = (
@@ -81,11 +82,25 @@ def notes(given: Answer) -> list[str]:
         )
     if given.whole:
         said.append(f"{_many(given.whole)} stay whole on each chip: the mesh divides none of their dimensions")
+    padded = sum(one.count for one in given.result.collectives if one.kind == GATHERED)
+    if padded:
+        said.append(
+            f"{padded} of the gathers add up shards that are padded with zeros, which moves twice the bytes of a gather"
+        )
+    if given.result.collectives and given.result.bound is not None:
+        said.append(
+            "the bound on a step's time is that of the chip's arithmetic and HBM alone: exchanging takes time as well"
+        )
     bare, held = given.elements.get("parameters", 0), given.parts["parameters"]
     if bare and held > 1.01 * bare:
         said.append(
             f"the tiles of HBM make the parameters {held / bare - 1:.1%} larger than their elements: each chip's share of a "
             "dimension isn't a multiple of the tile"
+        )
+    if given.result.status == "ok" and hardware(given) is None:
+        said.append(
+            f"launch/ has no recipe for {given.question.topology.chip.name}: Google Cloud offers it through GKE and Compute Engine, "
+            "see https://docs.cloud.google.com/tpu/docs/tpu7x"
         )
     return said + (levers(given) if given.result.status == "oom" or given.total > given.capacity else [])
 

@@ -97,7 +97,7 @@ class Transfer:
 class Collective:
     """All collectives of one kind. Bytes of one: the larger of its operand and its result on a device."""
 
-    kind: str  # "all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute"
+    kind: str  # "all-gather", "all-gather-by-all-reduce", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute"
     count: int  # executions in one step
     bytes: int
     largest: Transfer | None = None

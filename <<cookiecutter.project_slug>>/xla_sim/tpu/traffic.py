@@ -19,7 +19,10 @@ _FREE = {
     "parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "partition-id", "replica-id", "domain",
     "opt-barrier", "add-dependency", "send", "send-done", "recv", "recv-done", "infeed", "outfeed",
 }  # fmt: skip
+_MOVES = {"copy", "copy-start", "copy-done", "bitcast"}
 _CUTS = {"dynamic-slice", "slice", "gather"}
+# how the compiler writes an all-gather for some slices (v5p): the sum of the shards, each padded with zeros; it moves twice the bytes
+GATHERED = "all-gather-by-all-reduce"
 _KINDS = ("all-gather", "all-reduce", "reduce-scatter", "all-to-all", "collective-permute", "collective-broadcast")
 
 
@@ -43,19 +46,17 @@ def bound(work: Work, chip: Chip) -> Bound:
 def work(program: Program, turns: dict[int, int]) -> Work:
     """Count it; `turns` are those of its loops, from `loops.trip_counts`."""
     flops = moved = 0.0
-    pieces: dict[
-        tuple[bool, int], dict[int, _Piece]
-    ] = {}  # by channel, of which one collective has one, and by instruction
+    # by channel, of which one collective has one, and by instruction
+    pieces: dict[tuple[bool, int, bool], dict[int, _Piece]] = {}
     for instruction, times, fusion in _executed(program, program.entry, 1, None, turns):
         flops += times * matrix_flops(program, instruction)
         if fusion is None:
             moved += times * _moved(program, instruction)
-        kind = _kind(program, instruction, fusion is not None)
-        if kind:
+        for kind, operands in _collected(program, instruction, fusion is not None):
             channel: int = instruction.raw.channel_id
-            of_one = pieces.setdefault((channel > 0, channel or instruction.id), {})
+            of_one = pieces.setdefault((channel > 0, channel or instruction.id, kind == GATHERED), {})
             before = of_one[instruction.id].times if instruction.id in of_one else 0
-            of_one[instruction.id] = _Piece(kind, before + times, _transfer(program, instruction, fusion))
+            of_one[instruction.id] = _Piece(kind, before + times, _transfer(program, instruction, fusion, operands))
     return Work(flops, moved, _collectives([list(of_one.values()) for of_one in pieces.values()]))
 
 
@@ -222,15 +223,41 @@ def _pairs(window: Any, size: int, out: int) -> int:
     return count
 
 
-def _kind(program: Program, instruction: Instruction, fused: bool) -> str | None:
+def _collected(program: Program, instruction: Instruction, fused: bool) -> Iterator[tuple[str, Sequence[int] | None]]:
+    """What the instruction is a collective of: kinds, with the operands of each where there are two (None: all of it).
+
+    The compiler combines all-reduces, so that one can gather some tensors and sum others.
+    """
     opcode = instruction.opcode.removesuffix("-start")
     if opcode == "ragged-all-to-all":
-        return "all-to-all"
-    if opcode not in _KINDS:
-        return None
-    if opcode == "all-reduce" and fused and _is_scattered(program, instruction):
-        return "reduce-scatter"
-    return opcode
+        yield "all-to-all", None
+    elif opcode == "all-reduce" and fused and _is_scattered(program, instruction):
+        yield "reduce-scatter", None
+    elif opcode == "all-reduce" and not fused:
+        gathered = [number for number in instruction.operands if _is_padded_shard(program, number)]
+        summed = [number for number in instruction.operands if number not in gathered]
+        if gathered:
+            yield GATHERED, gathered
+        if summed:
+            yield "all-reduce", summed if gathered else None
+    elif opcode in _KINDS:
+        yield opcode, None
+
+
+def _is_padded_shard(program: Program, number: int) -> bool:
+    """Whether a value is a shard written into zeros."""
+    made = program.by_id.get(number)
+    while made is not None and made.opcode in _MOVES and made.operands:
+        made = program.by_id.get(made.operands[0])
+    if made is None:
+        return False
+    root = program.by_id[program.roots[made.called[0]]] if made.opcode == "fusion" and made.called else made
+    if root.opcode != "dynamic-update-slice":
+        return False
+    base = program.by_id.get(root.operands[0])
+    if root is not made and base is not None and base.opcode == "parameter":
+        base = program.by_id.get(made.operands[base.raw.parameter_number])
+    return base is not None and base.opcode in ("broadcast", "constant")
 
 
 def _is_scattered(program: Program, reduce: Instruction) -> bool:
@@ -242,13 +269,19 @@ def _is_scattered(program: Program, reduce: Instruction) -> bool:
     return False
 
 
-def _transfer(program: Program, instruction: Instruction, fusion: Instruction | None) -> Transfer:
-    operands = sum(program.by_id[number].shape.logical for number in instruction.operands if number in program.by_id)
+def _transfer(
+    program: Program, instruction: Instruction, fusion: Instruction | None, operands: Sequence[int] | None
+) -> Transfer:
+    """Of the whole collective, or of some of its operands."""
+    given = [program.by_id[number].shape for number in operands or instruction.operands if number in program.by_id]
     shape = instruction.shape
     if instruction.opcode.endswith("-start") and instruction.opcode != "all-reduce-start" and len(shape.parts) > 1:
         shape = shape.parts[1]
+    if operands and given:
+        shape = max(given, key=lambda one: one.logical)
     location = program.location(instruction)
     if not location.line and fusion is not None:
         location = program.location(fusion)
     op_name = instruction.raw.metadata.op_name or (fusion.raw.metadata.op_name if fusion is not None else "")
-    return Transfer(max(operands, shape.logical), instruction.name, str(shape), op_name, location)
+    bytes = sum(one.logical for one in given)
+    return Transfer(max(bytes, shape.logical), instruction.name, str(shape), op_name, location)
