@@ -39,7 +39,8 @@ function of (model, batch), or of (model, optimizer, batch) for a whole step. A 
 The bound on a step's time is that of a chip's arithmetic and HBM: what the chips exchange is listed in bytes, and its time comes on top
 where it can't be hidden.
 
-Every option has its key in [tool.xla_sim.fit]; shardings by name of the parameter or of the module are tables there:
+[tool.xla_sim.fit] takes target, topology, mesh, batch-size, checkpoint, code, timeout and memory; shardings by name of the parameter or
+of the module are tables there:
   parameters = {"*.attn.*.weight" = ["tensor", "fsdp"]}      activations = {"layers.*" = ["fsdp", "", "tensor"]}
 """
 
