@@ -160,7 +160,7 @@ def test_the_check_without_packages_agrees_with_jsonschema(tmp_path: Path) -> No
     ("break_it", "sentence"),
     [
         (lambda d: d.pop("findings"), "the document has no 'findings'"),
-        (lambda d: d.update(schema=2), "schema is 2, but must be 1"),
+        (lambda d: d.update(schema=0), "schema is 0, but must be 1"),
         (
             lambda d: d["findings"][0].update(severity="fatal"),
             'findings[0].severity is "fatal", but must be one of info, warning, error',
@@ -179,6 +179,16 @@ def test_a_wrong_document_is_refused_by_a_sentence(tmp_path: Path, break_it: Any
     with pytest.raises(DocumentError) as refused:
         load_document(path)
     assert str(refused.value) == f"{path} is no report document of xla_sim: {sentence}"
+
+
+def test_a_document_of_a_newer_version_is_told_so(tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps({**to_document(samples.trace(tmp_path), []), "schema": 2, "verdict": "new"}))
+    with pytest.raises(DocumentError) as refused:
+        load_document(path)
+    assert str(refused.value) == (
+        f"{path} was made by a newer xla_sim (schema 2; this one reads 1): update xla_sim/, or run the command that made it again"
+    )
 
 
 def test_a_torn_or_missing_file_is_a_sentence(tmp_path: Path) -> None:

@@ -302,12 +302,13 @@ class Observer:
             pending = bool(self.optimizers.stepped)  # parameters that wait for an execution are left alone
             self.modules.report_ties(max(self.step, 1))
             self.close_step(None)
-            if self.xlac and self.step and not pending and not self._nonfinite:
-                self._check_parameters()
         if self.xlac:
             started = self.xlac._xla_runtime_is_initialized()
             self.recorder.emit("runtime", started=bool(started), compile_seconds=self._compile_seconds())
             (self.directory / "metrics.txt").write_text(self.xlac._xla_metrics_report(), encoding="utf-8")
+            # what is run from here on is not the program's: to read a sharded parameter, XLA compiles a graph
+            if self.torch and self.step and not pending and not self._nonfinite:
+                self._check_parameters()
             if self.comparison is not None:  # last: what it runs is not the program's
                 self.comparison.finish()
 

@@ -112,6 +112,12 @@ def load_document(path: Path, kind: str = "report") -> dict[str, Any]:
         raise DocumentError(f"{clean(path)} can't be read: {error.strerror or error}") from error
     except ValueError as error:
         raise DocumentError(f"{clean(path)} isn't JSON ({clean(error)}): run the command that made it again") from error
+    version = document.get("schema") if isinstance(document, dict) else None
+    if isinstance(version, int) and version > SCHEMA:
+        raise DocumentError(
+            f"{clean(path)} was made by a newer xla_sim (schema {version}; this one reads {SCHEMA}): update xla_sim/, or "
+            "run the command that made it again"
+        )
     problem = schemas.problem(document, kind)
     if problem:
         raise DocumentError(f"{clean(path)} is no {kind} document of xla_sim: {problem}")
