@@ -134,6 +134,10 @@ def plan_too_large() -> Any:
     )
 
 
+def plan_broken() -> Any:
+    raise ValueError("no such size")
+
+
 def plan_reading() -> Any:
     class Reading(Decoder):
         def forward(self, tokens: torch.Tensor) -> torch.Tensor:

@@ -288,7 +288,12 @@ def test_a_step_that_reads_a_value_is_a_finding_at_its_line(capsys: pytest.Captu
         (["fit_models:plan_decoder", "--topology", "v5e:2x2", "--batch-size", "6"], 2, "its first dimension is 6"),
         (["fit_models:plan_decoder", "--topology", "v5e:2x2", "--checkpoint", "nope.*"], 2, "no module of that name"),
         (["fit_models:tokens", "--topology", "v5e:2x2"], 2, "must return (model, optimizer, batch)"),
-        (["fit_models:loss", "--topology", "v5e:2x2"], 3, "the function failed, see above"),
+        (
+            ["fit_models:loss", "--topology", "v5e:2x2"],
+            2,
+            "fit calls fit_models:loss(): missing a required argument: 'model'",
+        ),
+        (["fit_models:plan_broken", "--topology", "v5e:2x2"], 3, "the function failed, see above"),
     ],
 )
 def test_what_is_wrong_is_a_sentence(
