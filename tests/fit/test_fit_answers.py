@@ -293,6 +293,7 @@ def test_a_step_that_reads_a_value_is_a_finding_at_its_line(capsys: pytest.Captu
             2,
             "fit calls fit_models:loss(): missing a required argument: 'model'",
         ),
+        (["fit_models:plan_decoder", "--topology", "v5e:2x2", "--out", "/dev/null"], 4, "fit: /dev/null: File exists"),
         (["fit_models:plan_broken", "--topology", "v5e:2x2"], 3, "the function failed, see above"),
     ],
 )

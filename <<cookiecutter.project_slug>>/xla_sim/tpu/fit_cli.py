@@ -20,7 +20,7 @@ from .fit_load import Cannot, UserError
 from .fit_plan import FitError, NeedsValue
 from .fit_words import hardware, notes, refusal
 from .pool import TpuUnavailable
-from .scheduler import Interrupted, Limits
+from .scheduler import Limits
 from .sharding import ShardingError, parse_mesh
 
 OK, FINDINGS, WRONG, FAILED, CANNOT = range(5)
@@ -128,9 +128,12 @@ def main(args: argparse.Namespace) -> int:
     except UserError as error:
         print(f"{error}xla_sim fit: the function failed, see above", file=sys.stderr)
         return FAILED
-    except Interrupted:
+    except KeyboardInterrupt:
         print("xla_sim fit: interrupted", file=sys.stderr)
         return FAILED
+    except OSError as error:  # also a full disk of temporary files
+        print(f"xla_sim fit: {error.filename or args.out}: {error.strerror or error}", file=sys.stderr)
+        return CANNOT
     except (TpuUnavailable, Cannot) as error:
         print(f"xla_sim fit: {error}", file=sys.stderr)
         return CANNOT
