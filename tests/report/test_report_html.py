@@ -126,6 +126,16 @@ def test_every_page_is_well_formed_with_headings_in_order(tmp_path: Path, what: 
     assert page.all("main") and page.all("h2")
 
 
+def test_a_part_of_hbm_has_one_name_on_the_page(tmp_path: Path) -> None:
+    fit = samples.fitted()
+    fit["hbm"]["weights"] = samples.GIB
+    fit["buffers"] = [{"shape": "bf16[4096,4096]{1,0:T(8,128)(2,1)}", "part": "weights", "bytes": 1, "logical": 1}]
+    page = Page(render({**empty(), "fit": fit}, tmp_path))
+    cells = [shown for element, shown in page.texts if element in ("th", "td")]
+    assert cells.count("gathered weights") == 2
+    assert "weights" not in cells
+
+
 def test_pictures_and_tables_speak(tmp_path: Path) -> None:
     page = Page(everything(tmp_path))
     pictures = [svg for svg in page.all("svg") if svg.get("aria-hidden") != "true"]

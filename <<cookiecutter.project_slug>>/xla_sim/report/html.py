@@ -144,7 +144,7 @@ def _buffers(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     rows = collections.Counter(
         (
             clean(one["shape"]),
-            clean(one.get("part") or one.get("kind") or one.get("name") or ""),
+            clean(chips.PARTS.get(one.get("part"), one.get("part")) or one.get("kind") or one.get("name") or ""),
             memory(one.get("bytes") or one.get("padded")),
             memory(one.get("logical")),
             place(one.get("location")),
