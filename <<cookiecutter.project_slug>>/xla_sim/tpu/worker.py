@@ -22,7 +22,8 @@ from typing import Any
 
 from . import compiler
 
-_TICK = 0.02  # seconds between two looks at the children
+_TICK = 0.02  # seconds between two looks at whether the children live
+_MEMORY_EVERY = 0.2  # seconds between two looks at their memory, which is read from several files
 _PAGE = resource.getpagesize()
 _PR_SET_PDEATHSIG = 1
 
@@ -34,6 +35,7 @@ class _Child:
     memory: int  # bytes; 0: no limit
     why: str = ""  # "timeout" or "memory" when this process ended it
     seen: int = 0  # bytes when it took too much memory
+    next_look: float = 0.0  # at its memory, on the clock of `deadline`
 
 
 def main() -> None:
@@ -85,8 +87,11 @@ def _watch(children: dict[int, _Child], reports: Any) -> None:
             rss = max(usage.ru_maxrss * 1024, child.seen)
             _report(reports, event="ended", id=number, signal=signum, code=code, why=child.why, rss=rss)
         elif not child.why:
-            child.why = "timeout" if time.monotonic() > child.deadline else ""
-            taken = _resident(child.pid) if child.memory else 0
+            now = time.monotonic()
+            child.why = "timeout" if now > child.deadline else ""
+            taken = 0
+            if child.memory and now > child.next_look:
+                taken, child.next_look = _resident(child.pid), now + _MEMORY_EVERY
             if taken > child.memory:
                 child.why, child.seen = "memory", taken
             if child.why:
@@ -99,10 +104,9 @@ def _resident(pid: int) -> int:
 
 
 def _tree(pid: int) -> list[int]:
+    """With what its main thread forked: the compiler has a hundred threads besides, and they fork nothing."""
     try:
-        children = [
-            int(one) for path in Path(f"/proc/{pid}/task").glob("*/children") for one in path.read_text().split()
-        ]
+        children = [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except OSError:
         children = []  # it has just ended
     return [pid, *(below for child in children for below in _tree(child))]
