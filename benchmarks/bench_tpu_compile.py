@@ -3,10 +3,11 @@
 `nox -s bench -- tpu_compile` runs it in the simulation environment with the TPU environment's Python in $XLA_SIM_TPU_PYTHON.
 Words: names of models (toy, resnet18, gpt2, bert; all by default), `--chips v5e,v6e`, `--repeat N`.
 
-Both sides compile the same captured module for the same chip, alternately, in this one run. jax's side is a process that imports jax,
-describes the topology and compiles; ours is `compile_all` from nothing, worker and all, without a cache. Seconds are wall time, the best
-of the repeats; `compiler` is the time inside the compiler's own call on each side. The ratio of CPU seconds (all processes, best of the
-repeats too) stands beside that of wall time, since a shared machine may give one side more of its cores than the other.
+Both sides compile the same captured module, donation included, for the same chip, alternately, in this one run. jax's side is a
+process that imports jax, describes the topology and compiles; ours is `compile_all` from nothing, worker and all, without a cache.
+Seconds are wall time, the best of the repeats; `compiler` is the time inside the compiler's own call on each side. The ratio of CPU
+seconds (all processes, best of the repeats too) stands beside that of wall time, since a shared machine may give one side more of its
+cores than the other.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from xla_sim.protos import donor_parameters
 from xla_sim.tpu.pool import TpuUnavailable, python
 from xla_sim.tpu.results import CompileRequest, CompileResult
 from xla_sim.tpu.scheduler import Limits, compile_all
@@ -42,6 +44,13 @@ devices = topologies.get_topology_desc(platform="tpu", topology_name=sys.argv[2]
 module = _jax.mlir.hlo_to_stablehlo(open(sys.argv[1], "rb").read())
 with jax_mlir.make_ir_context():
     module = ir.Module.parse(module)
+    donated = {int(number) for number in sys.argv[3].split(",") if number}  # hlo_to_stablehlo drops it
+    main = next(op for op in module.body.operations if ir.StringAttr(op.attributes["sym_name"]).value == "main")
+    given = ir.ArrayAttr(main.attributes["arg_attrs"]) if "arg_attrs" in main.attributes else None
+    attributes = [dict((a.name, a.attr) for a in given[n]) if given else {} for n, _ in enumerate(main.arguments)]
+    for number in donated:
+        attributes[number]["jax.buffer_donor"] = ir.BoolAttr.get(True)
+    main.attributes["arg_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(own) for own in attributes])
     options = jax_compiler.get_compile_options(1, 1, numpy.array([[0]]), backend=devices[0].client)
     started = time.perf_counter()
     devices[0].client.compile(module, _jax.DeviceList(tuple(devices)), options).get_compiled_memory_stats()
@@ -84,7 +93,8 @@ def measured(compile_it: Callable[[], float]) -> Measured:
 
 
 def with_jax(graph: Path, topology: str) -> float:
-    command = [python(), "-c", JAX, str(graph), topology]
+    donated = ",".join(map(str, donor_parameters(graph.read_bytes())))
+    command = [python(), "-c", JAX, str(graph), topology, donated]
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
 
 
