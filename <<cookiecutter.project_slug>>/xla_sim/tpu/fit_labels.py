@@ -35,9 +35,9 @@ _READS = {
     "aten.masked_select.default",
 }  # the result depends on values
 _MASKED = {"aten.index.Tensor", "aten.index_put.default", "aten.index_put_.default", "aten._index_put_impl_.default"}
-# compute nothing
-_NAMES_ONLY = {getattr(torch.ops.aten, name) for name in ("detach", "detach_copy", "alias", "alias_copy")}
 _READS |= {"aten._unique2.default", "aten.unique_dim.default", "aten.unique_consecutive.default"}
+# autograd and views make these around a sync, which they don't put into the middle of the step
+_NAMES_ONLY = {getattr(torch.ops.aten, name) for name in ("detach", "detach_copy", "alias", "alias_copy")}
 
 
 class Labels(TorchDispatchMode):

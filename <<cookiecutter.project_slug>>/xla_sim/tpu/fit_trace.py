@@ -52,11 +52,7 @@ def trace(
 
 
 def _trace(
-    function: Callable[..., Any],
-    target: str,
-    batch_size: int | None = None,
-    checkpoint: str = "",
-    layers: int | None = None,
+    function: Callable[..., Any], target: str, batch_size: int | None, checkpoint: str, layers: int | None
 ) -> tuple[Plan, bytes]:
     begin = time.monotonic()
     before = {id(tensor) for tensor in meta_tensors()}
