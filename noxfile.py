@@ -22,7 +22,7 @@ nox.options.error_on_missing_interpreters = True
 os.environ.setdefault("UV_COMPILE_BYTECODE", "1")
 
 ROOT = Path(__file__).parent
-GENERATED = "<<cookiecutter.project_slug>>"
+ROOMS = ("hlo", "observe", "compiler", "verdict", "rules", "report", "fit", "doors")  # as in xla-sim/xla_sim
 PROJECT = nox.project.load_toml("pyproject.toml")
 STACKS = json.loads((ROOT / "cookiecutter.json").read_text(encoding="utf-8"))["__stacks"]
 SIMULATION_PYTHON = ">=3.10,<3.14"  # what torch_xla 2.9.0 has wheels for
@@ -50,10 +50,11 @@ def lint(session: nox.Session) -> None:
     session.install(*group("lint"))
     # src/ and tests/ of the generated repository are Python only once they are rendered: session tests lints them then.
     folders = [folder for folder in ("benchmarks", "hooks", "tests") if Path(folder).is_dir()]
-    code = [*folders, "noxfile.py", f"{GENERATED}/noxfile.py", f"{GENERATED}/xla_sim"]
+    code = [*folders, "noxfile.py", "xla-sim"]
     session.run("ruff", "check", *code)
     session.run("ruff", "format", "--check", *code)
-    session.run("mypy", f"{GENERATED}/xla_sim")
+    with session.chdir("xla-sim"):
+        session.run("mypy")
     for hook in sorted(Path("hooks").glob("*.py")):
         session.run("mypy", str(hook))
 
@@ -62,7 +63,18 @@ def lint(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Test the template: answers, hooks, files, cruft, environments, workflow."""
     session.install(*group("template"))
-    session.run("pytest", "tests/template", "-m", "not slow", "-n", "2", "--dist", "loadfile", *session.posargs)
+    session.run(
+        "pytest",
+        "tests/template",
+        "tests/environment",
+        "-m",
+        "not slow",
+        "-n",
+        "2",
+        "--dist",
+        "loadfile",
+        *session.posargs,
+    )
 
 
 @nox.session
@@ -85,7 +97,7 @@ def tests_launch(session: nox.Session) -> None:
 def tests_xla(session: nox.Session) -> None:
     """Test the simulator, the TPU compiler's part, the planner and the reports."""
     install_simulation(session)
-    targets = session.posargs or ["tests/simulator", "tests/report", "tests/tpu", "tests/fit"]
+    targets = session.posargs or [f"tests/{room}" for room in ROOMS]
     session.run("python", "-m", "pytest", "-n", "2", "--dist", "loadfile", *targets, env=variables_for_tests(session))
 
 
@@ -93,8 +105,8 @@ def tests_xla(session: nox.Session) -> None:
 def cases(session: nox.Session) -> None:
     """Judge a folder of cases with expected.json: print recall and false alarms (nox -s cases -- FOLDER)."""
     install_simulation(session)
-    folder = session.posargs or ["tests/simulator/cases"]
-    session.run("python", "tests/simulator/judge_cases.py", *folder, env=variables_for_tests(session))
+    folder = session.posargs or ["tests/rules/cases"]
+    session.run("python", "tests/rules/judge_cases.py", *folder, env=variables_for_tests(session))
 
 
 @nox.session(python=SIMULATION_PYTHON, reuse_venv=True, requires=["tpu_compiler"], default=False)
@@ -110,14 +122,14 @@ def bench(session: nox.Session) -> None:
 @nox.session(python=">=3.11,<3.15", reuse_venv=True, default=False)
 def tpu_compiler(session: nox.Session) -> None:
     """Build the environment of the TPU compiler, for tests_xla and bench."""
-    session.install("-r", f"{GENERATED}/requirements-tpu.txt")
+    session.install("./xla-sim[compiler]")
 
 
 def install_simulation(session: nox.Session) -> None:
     """Install the default stack, with what the tests of the simulator need besides."""
     stack = STACKS["py312-torch2.9"]
     pins = [f"torch=={stack['torch']}", f"torch_xla=={stack['torch']}", f"torchvision=={stack['torchvision']}"]
-    session.install(*pins, stack["numpy"], "jinja2>=3.1", "protobuf>=4.25", "rich>=13", *group("simulator"))
+    session.install(*pins, stack["numpy"], "-e", "./xla-sim", *group("simulator"))
 
 
 def variables_for_tests(session: nox.Session) -> dict[str, str]:
@@ -125,7 +137,6 @@ def variables_for_tests(session: nox.Session) -> dict[str, str]:
     compiler = ROOT / session.cache_dir.parent / "tpu_compiler" / "bin" / "python"  # absolute: tests change directory
     return {
         "PJRT_DEVICE": "CPU",
-        "PYTHONPATH": str(ROOT / GENERATED),
         "XLA_SIM_TPU_PYTHON": os.environ.get("XLA_SIM_TPU_PYTHON", str(compiler)),
     }
 

@@ -1,20 +1,28 @@
 #!/usr/bin/env -S uv run
 # /// script
 # requires-python = ">=3.10"
+#<<% if cookiecutter.simulator == "vendored"
 # dependencies = ["nox[rattler,uv]>=2026.10.20", "pyyaml"]
+#<<% else
+# dependencies = ["nox[rattler,uv]>=2026.10.20", "pyyaml", "xla-sim @ git+SIMULATOR_SOURCE"]
+#<<% endif
 # ///
 """Is the training step ready for a TPU? Each session answers a part of it, on a machine that has none."""
 
 from __future__ import annotations
 
 import os
+#<<% if cookiecutter.simulator == "vendored"
 import sys
+#<<% endif
 from pathlib import Path
 
 import nox
 
-sys.path.insert(0, str(Path(__file__).parent))
-from xla_sim import nox_env
+#<<% if cookiecutter.simulator == "vendored"
+sys.path.insert(0, str(Path(__file__).parent / "vendor" / "xla-sim"))
+#<<% endif
+from xla_sim.environment import nox_env
 
 nox.needs_version = ">=2026.10.20"
 nox.options.error_on_missing_interpreters = True
@@ -65,7 +73,7 @@ def simulate(session: nox.Session, *arguments: str) -> None:
 @nox.session(python=">=3.11,<3.15", reuse_venv=True, default=False)
 def tpu_compiler(session: nox.Session) -> None:
     """Build the environment of the TPU compiler, or reuse it."""
-    nox_env.build_tpu(session, Path("requirements-tpu.txt"))
+    nox_env.build_tpu(session)
 
 
 @nox.session(python=False, requires=["env", "tpu_compiler"], default=False)

@@ -24,10 +24,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from xla_sim.protos import donor_parameters
-from xla_sim.tpu.pool import TpuUnavailable, python
-from xla_sim.tpu.results import CompileRequest, CompileResult
-from xla_sim.tpu.scheduler import Limits, compile_all
+from xla_sim.compiler.pool import TpuUnavailable, python
+from xla_sim.compiler.results import CompileRequest, CompileResult
+from xla_sim.compiler.scheduler import Limits, compile_all
+from xla_sim.hlo.protos import donor_parameters
 
 HERE = Path(__file__).parent
 MODELS = ("toy", "resnet18", "gpt2", "bert")

@@ -31,10 +31,44 @@ def is_comparison_by_cruft(project: Path, answers: dict[str, str]) -> bool:
 
 
 def remove_caches(project: Path) -> None:
-    """xla_sim/ is copied as it is, with what Python and the linters left in it."""
-    for name in ("__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache"):
-        for cache in project.rglob(name):
+    """vendor/xla-sim is copied as it is, with what Python and the linters left in it."""
+    for name in ("__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", "*.egg-info", "dist", "build"):
+        for cache in (project / "vendor").rglob(name):
             shutil.rmtree(cache, ignore_errors=True)
+
+
+def git_output(folder: Path, *arguments: str) -> str:
+    """What git prints in a folder; nothing where it fails or isn't installed."""
+    try:
+        done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def simulator_source(answers: dict[str, str]) -> str:
+    """URL@COMMIT#subdirectory=xla-sim of the template that is being baked, as pip and uv read it behind ``git+``."""
+    started_in = Path(os.environ.get("PWD", "."))  # what a relative path was meant from
+    template = answers.get("_template") or ""
+    folder = started_in / (answers.get("_repo_dir") or template)
+    if template.startswith("gh:"):
+        url = f"https://github.com/{template[3:]}"
+    elif re.match(r"[a-z+]+://|[\w.-]+@[\w.-]+:", template):
+        url = re.sub(r"^([\w.-]+@[\w.-]+):", r"ssh://\1/", template)
+    else:
+        url = folder.resolve().as_uri()
+    commit = answers.get("_commit") or git_output(folder, "rev-parse", "--verify", "HEAD")
+    return f"{url}{f'@{commit}' if commit else ''}#subdirectory=xla-sim"
+
+
+def leave_simulator_out(project: Path, answers: dict[str, str]) -> None:
+    """The answer `package`: no folder of it, and the commit that this template is at as the version."""
+    shutil.rmtree(project / "vendor", ignore_errors=True)
+    (project / ".gitattributes").unlink(missing_ok=True)
+    for name in ("environment.yml", "noxfile.py"):
+        path = project / name
+        text = path.read_text(encoding="utf-8")
+        path.write_text(text.replace("SIMULATOR_SOURCE", simulator_source(answers)), encoding="utf-8")
 
 
 def make_repository(project: Path) -> str | None:
@@ -71,6 +105,8 @@ def make_repository(project: Path) -> str | None:
 def main() -> None:
     project = Path.cwd().resolve()
     remove_caches(project)
+    if ANSWERS["simulator"] == "package":
+        leave_simulator_out(project, ANSWERS)
     if is_comparison_by_cruft(project, ANSWERS):
         return
     warning = make_repository(project)

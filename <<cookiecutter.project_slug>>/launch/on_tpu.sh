@@ -8,7 +8,8 @@ set -euo pipefail
 VERSION=$(sed -n 's/.*- torch_xla==\([0-9.]*\).*/\1/p' environment.yml)
 
 python3 -m venv --system-site-packages ~/tpu
-~/tpu/bin/pip install --quiet "torch==$VERSION" "torch_xla[tpu]==$VERSION" numpy jinja2 protobuf rich
+SIMULATOR=$(sed -n 's/^ *- \(-e \.\/vendor\/xla-sim\|"xla-sim @ .*"\).*/\1/p' environment.yml | tr -d '"')
+~/tpu/bin/pip install --quiet "torch==$VERSION" "torch_xla[tpu]==$VERSION" numpy "${SIMULATOR/#-e /--editable=}"
 ~/tpu/bin/pip install --quiet --no-deps --editable .
 
 TRAIN=$(echo src/*/train.py)

@@ -9,5 +9,3 @@ import torch_xla
 # The first backward pass of a process sizes autograd's queues by the devices known until then, so XLA comes first:
 # after a backward pass in eager PyTorch alone, every later one on XLA would die of an internal assertion.
 torch_xla.device()
-
-pytest_plugins = ["xla_sim.pytest_plugin"]

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-fit_trace = pytest.importorskip("xla_sim.tpu.fit_trace")
+fit_trace = pytest.importorskip("xla_sim.fit.tracing")
 if fit_trace.needs():
     pytest.skip(fit_trace.needs(), allow_module_level=True)
 

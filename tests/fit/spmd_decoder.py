@@ -16,7 +16,7 @@ import torch_xla
 import torch_xla.distributed.spmd as xs
 import torch_xla.runtime as xr
 from fit_models import WORDS, Decoder, loss, tokens
-from xla_sim.tpu.sharding import default_spec, parse_mesh
+from xla_sim.fit.sharding import default_spec, parse_mesh
 
 CHIPS = 4
 

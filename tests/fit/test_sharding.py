@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from xla_sim.tpu.sharding import (
+from xla_sim.fit.sharding import (
     Mesh,
     ShardingError,
     assign,

@@ -23,7 +23,7 @@ SKIP = {"__pycache__", "test", "tests", "idlelib", "ensurepip", "turtledemo", "s
 
 def find_prefix(version: str) -> Path | None:
     """Where an installed (not a virtual) Python of this version lives, if there is one."""
-    from xla_sim.reach import find_python
+    from xla_sim.environment.reach import find_python
 
     found = find_python(version)
     if found is None:

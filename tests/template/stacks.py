@@ -78,8 +78,8 @@ def check_the_main_job(stack: Stack) -> None:
 def check_a_handful_of_rules(stack: Stack) -> None:
     """Whole findings of rules that depend on what torch_xla records and counts, with this stack's Python."""
     rules = "test_graph_recompile or test_missing_step or test_host_sync or test_cpu_fallback or test_wide_dtype"
-    command = [stack.python, "-m", "pytest", "-q", TEMPLATE / "tests" / "simulator" / "test_rules.py", "-k", rules]
-    done = run(*command, cwd=stack.repository, PYTHONPATH=str(stack.repository), PJRT_DEVICE="CPU")
+    command = [stack.python, "-m", "pytest", "-q", TEMPLATE / "tests" / "rules" / "test_rules.py", "-k", rules]
+    done = run(*command, cwd=stack.repository, PJRT_DEVICE="CPU")
     assert done.returncode == 0, done.stdout[-3000:]
     assert "5 passed" in done.stdout
 
@@ -147,7 +147,7 @@ def mutate(stack: Stack, mutation: Mutation, copy: Path) -> None:
 
 def simulate(stack: Stack, copy: Path, test: str) -> subprocess.CompletedProcess[str]:
     """Run one test of a copy with the stack's Python."""
-    variables = {"PYTHONPATH": f"{copy / 'src'}:{copy}", "PJRT_DEVICE": "CPU", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    variables = {"PYTHONPATH": str(copy / "src"), "PJRT_DEVICE": "CPU", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
     return run(stack.python, "-m", "pytest", "-q", f"tests/test_xla_simulation.py::{test}", cwd=copy, **variables)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import TEMPLATE, run
 
-GENERATED = "<<cookiecutter.project_slug>>"
+SIMULATOR = "vendor/xla-sim/xla_sim"
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -61,14 +61,14 @@ def test_own_changes_show_as_a_difference(repository: Path) -> None:
 
 
 def test_update_brings_the_new_simulator_and_keeps_own_code(template: Path, repository: Path) -> None:
-    """xla_sim/ is replaced; src/, which the person rewrote, is not touched."""
+    """vendor/ is replaced; src/, which the person rewrote, is not touched."""
     model = repository / "src" / "toy_tpu_research" / "model.py"
     model.write_text("# a model of our own\n")
     git(repository, "commit", "--quiet", "--all", "-m", "Our model")
 
-    new = template / GENERATED / "xla_sim" / "new_rule.py"
+    new = template / "xla-sim" / "xla_sim" / "new_rule.py"
     new.write_text('"""A rule of the next version."""\n')
-    old = template / GENERATED / "xla_sim" / "reach.py"
+    old = template / "xla-sim" / "xla_sim" / "environment" / "reach.py"
     old.write_text(old.read_text() + "\n# the next version\n")
     git(template, "add", "--all")
     git(template, "commit", "--quiet", "-m", "two")
@@ -76,8 +76,8 @@ def test_update_brings_the_new_simulator_and_keeps_own_code(template: Path, repo
     assert run("cruft", "check", cwd=repository).returncode == 1
     update = run("cruft", "update", "--skip-apply-ask", cwd=repository)
     assert update.returncode == 0, update.stdout + update.stderr
-    assert (repository / "xla_sim" / "new_rule.py").read_text() == new.read_text()
-    assert (repository / "xla_sim" / "reach.py").read_text() == old.read_text()
+    assert (repository / SIMULATOR / "new_rule.py").read_text() == new.read_text()
+    assert (repository / SIMULATOR / "environment" / "reach.py").read_text() == old.read_text()
     assert model.read_text() == "# a model of our own\n"
     assert git(repository, "rev-list", "--count", "HEAD").strip() == "3"
     git(repository, "add", "--all")

@@ -102,7 +102,7 @@ def test_the_next_two_commands_fit_what_is_installed(bake: Bake, tmp_path: Path,
 
 
 def test_caches_of_the_template_are_not_baked(bake: Bake) -> None:
-    cache = TEMPLATE / "<<cookiecutter.project_slug>>" / "xla_sim" / "__pycache__"
+    cache = TEMPLATE / "xla-sim" / "xla_sim" / "__pycache__"
     cache.mkdir(exist_ok=True)
     (cache / "left.pyc").write_bytes(b"")
     repository = bake().repository

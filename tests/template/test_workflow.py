@@ -81,4 +81,4 @@ def test_the_environment_is_cached_by_environment_yml(default_repository: Path) 
         if "cache@" in step.get("uses", "")
     }
     assert "hashFiles('environment.yml')" in caches[".nox/env"]
-    assert "hashFiles('requirements-tpu.txt')" in caches["~/.cache/xla_sim"]
+    assert "hashFiles('vendor/xla-sim/pyproject.toml')" in caches["~/.cache/xla_sim"]

@@ -1,8 +1,0 @@
-"""``python -m xla_sim``."""
-
-import sys
-
-from xla_sim.cli import main
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,136 @@
+"""``xla-sim run``: run a program on XLA's CPU device under observation, and report what a TPU would punish."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from xla_sim.cli import options
+from xla_sim.cli.options import CANNOT, FAILED, FINDINGS, OK
+from xla_sim.config import Config, load_config, with_options
+from xla_sim.rules.selection import FAIL_ON, ConfigError, fails
+from xla_sim.trace import Trace
+
+
+def add_parser(commands: Any) -> None:
+    """Add the ``run`` command; ``main`` is its default."""
+    run = commands.add_parser(
+        "run",
+        help="run a training program on XLA's CPU device and report what a TPU would punish",
+        description="Run an unmodified program on XLA's CPU device under observation. Options of xla_sim come before "
+        "the program, the program's own after it.",
+        usage="python -m xla_sim run [options] SCRIPT [ARGS…]\n       python -m xla_sim run [options] -m MODULE [ARGS…]",
+    )
+    run.add_argument("--out", type=Path, metavar="DIR", default=Path("reports/xla_sim"),
+                     help="where the files of the run go (default: reports/xla_sim)")  # fmt: skip
+    run.add_argument("--json", type=Path, metavar="FILE", help="also write the report's JSON to FILE")
+    run.add_argument("--fail-on", choices=FAIL_ON, help="exit with 1 at findings of this severity (default: warning)")
+    run.add_argument(
+        "--select", type=options.words, metavar="RULES", help="only these rules: names, codes or XLA2, by commas"
+    )
+    run.add_argument("--ignore", type=options.words, metavar="RULES", help="not these rules")
+    run.add_argument("--warmup-steps", type=options.whole, metavar="N", help="steps that may compile (default: 2)")
+    run.add_argument("--timeout", type=options.seconds, metavar="S", help="stop the program after S seconds")
+    run.add_argument("--baseline", metavar="FILE", help="findings that FILE knows don't count")
+    run.add_argument("--write-baseline", metavar="FILE", help="write today's findings to FILE and exit with 0")
+    run.add_argument("--compare-eager", action="store_true",
+                     help="repeat the first training step's forward pass in eager PyTorch and compare module by module")  # fmt: skip
+    run.add_argument("--quiet", "-q", action="store_true", help="print no report")
+    run.add_argument("program", nargs=argparse.REMAINDER, metavar="SCRIPT [ARGS…]", help="the program, or -m MODULE")
+    run.set_defaults(main=main)
+
+
+def protect_module(words: list[str]) -> list[str]:
+    """Keep argparse from reading ``-m MODULE …`` of ``run`` as options of ours."""
+    if words[:1] != ["run"] or "-m" not in words:
+        return words
+    position = words.index("-m")
+    before = words[1:position]
+    options_with_value = {"--out", "--json", "--fail-on", "--select", "--ignore", "--warmup-steps", "--timeout",
+                          "--baseline", "--write-baseline"}  # fmt: skip
+    positional = [
+        w for w, last in zip(before, ["", *before]) if not w.startswith("-") and last not in options_with_value
+    ]
+    return words if positional or "--" in before else [*words[:position], "--", *words[position:]]
+
+
+def main(args: argparse.Namespace) -> int:
+    """The exit code."""
+    from xla_sim.observe.supervise import CannotRun, supervise_script
+    from xla_sim.rules.judging import judge
+
+    program = args.program[1:] if args.program[:1] == ["--"] else args.program
+    config = with_options(
+        load_config(),
+        fail_on=args.fail_on,
+        select=args.select,
+        ignore=args.ignore,
+        warmup_steps=args.warmup_steps,
+        timeout=args.timeout,
+        baseline=args.baseline,
+    )
+    _check_program(program)
+    threading.Thread(target=_prepare, daemon=True).start()
+    try:
+        trace = supervise_script(program, args.out, config.timeout, config.warmup_steps, args.compare_eager)
+    except CannotRun as error:
+        print(f"xla_sim run: {error}", file=sys.stderr)
+        return CANNOT
+    return _tell(judge(trace, config.names()), config, args)
+
+
+def _prepare() -> None:
+    """Import what the report needs while the program runs; if that fails, the report itself will say so."""
+    from xla_sim.report import prepare
+
+    with contextlib.suppress(Exception):
+        prepare()
+
+
+def _check_program(program: Sequence[str]) -> None:
+    """
+    Raises:
+        ConfigError: there is no such program.
+    """
+    if not program:
+        raise ConfigError("run needs a program: python -m xla_sim run SCRIPT [ARGS…], or run -m MODULE [ARGS…].")
+    if program[0] == "-m":
+        if len(program) < 2:
+            raise ConfigError("-m needs a module: python -m xla_sim run -m package.train.")
+        return
+    if program[0].startswith("-"):
+        raise ConfigError(f"run has no option {program[0]!r}. See `python -m xla_sim run --help`.")
+    path = Path(program[0])
+    if path.is_dir():
+        raise ConfigError(f"{path} is a folder; name a Python script, or a module with -m.")
+    if not path.is_file():
+        raise ConfigError(f"there is no file {path} (looked in {Path.cwd()}).")
+
+
+def _tell(trace: Trace, config: Config, args: argparse.Namespace) -> int:
+    from xla_sim.report.baseline import without_known, write_baseline
+    from xla_sim.report.content.document import to_document
+    from xla_sim.report.publish import publish
+
+    findings = list(trace.findings)
+    if args.write_baseline:
+        write_baseline(Path(args.write_baseline), findings)
+        print(f"{len(findings)} findings are known from now on: {args.write_baseline}")
+    hidden = None
+    if config.baseline and not args.write_baseline:
+        fresh = without_known(Path(config.baseline), findings)
+        hidden, findings = {"file": config.baseline, "known": len(findings) - len(fresh)}, fresh
+    document = to_document(trace, findings, hidden)
+    try:
+        publish("report", document, args.out, args.json, None if trace.exit else "nox -s tpu_compile", args.quiet)
+    except OSError as error:
+        print(f"xla_sim run: the report can't be written to {args.out}: {error.strerror or error}.", file=sys.stderr)
+        return CANNOT
+    if trace.exit != 0:
+        return FAILED
+    return FINDINGS if not args.write_baseline and fails(findings, config.fail_on) else OK

@@ -1,0 +1,35 @@
+"""What the TPU compiler's environment holds: the extra ``compiler`` of this package, and what this package needs beside it.
+
+Its pyproject.toml is the one list. A vendored or editable copy reads the file, which is never older than the code; an
+installed one reads the metadata that was made of it.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+_PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
+_EXTRA = re.compile(r"""\s*(?:and\s+)?extra\s*==\s*["']compiler["']""")
+
+
+def compiler_requirements() -> tuple[str, ...]:
+    """The requirements, as pip takes them."""
+    if _PYPROJECT.is_file():
+        project = _parse(_PYPROJECT)["project"]
+        return (*project["optional-dependencies"]["compiler"], *project["dependencies"])
+    found = metadata.requires("xla-sim") or []
+    ours = [line for line in found if _EXTRA.search(line) or "extra ==" not in line]
+    return tuple(_EXTRA.sub("", line).rstrip("; ") for line in ours)
+
+
+def _parse(path: Path) -> dict[str, Any]:
+    try:
+        import tomllib as toml
+    except ImportError:  # Python 3.9 and 3.10
+        import tomli as toml
+
+    table: dict[str, Any] = toml.loads(path.read_text(encoding="utf-8"))
+    return table
