@@ -83,7 +83,7 @@ def test_a_reader_that_leaves_early_is_no_failure(directory: Path) -> None:
     document = load_directory(directory)
     write_atomic(directory / "report.json", to_json({**document, "metrics": "x" * 100 + "\n" + "line\n" * 100_000}))
     code = (
-        "import argparse; from xla_sim.report import cli; p = argparse.ArgumentParser();"
+        "import argparse; from xla_sim.cli import report_command as cli; p = argparse.ArgumentParser();"
         f"cli.add_parser(p.add_subparsers()); a = p.parse_args(['report', {str(directory)!r}, '--format', 'html']);"
         "raise SystemExit(a.main(a))"
     )
@@ -107,7 +107,7 @@ def test_reports_are_printed_for_the_command_that_made_them(
 
 def test_the_package_is_light_to_import() -> None:
     """`python -m xla_sim --help` must not pay for rich, jinja2 or torch."""
-    code = "import sys, xla_sim.report, xla_sim.report.cli; print([m for m in ('rich', 'jinja2', 'torch') if m in sys.modules])"
+    code = "import sys, xla_sim.report, xla_sim.cli.report_command; print([m for m in ('rich', 'jinja2', 'torch') if m in sys.modules])"
     environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
     assert done.stdout == "[]\n"
@@ -117,7 +117,7 @@ def test_a_prepared_process_renders_without_importing(directory: Path) -> None:
     """`run` prepares while the program runs, so that nothing is left to be loaded after its end."""
     code = (
         "import sys, xla_sim.report as report; from pathlib import Path; report.prepare(); before = set(sys.modules);"
-        f"from xla_sim.report.document import load_directory; d = Path({str(directory)!r}); document = load_directory(d);"
+        f"from xla_sim.report.content.document import load_directory; d = Path({str(directory)!r}); document = load_directory(d);"
         "report.write_reports(d, document); report.print_terminal(document, d, 'next');"
         "late = [m for m in sys.modules if m not in before and m.split('.')[0] in ('jinja2', 'xla_sim')];"
         "print(late, file=sys.stderr)"

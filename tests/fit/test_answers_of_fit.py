@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import xla_sim
 from xla_sim.cli.main import main
 from xla_sim.compiler.chips import find_topology
 from xla_sim.compiler.pool import TpuUnavailable, probe
@@ -322,6 +323,7 @@ def test_a_trace_is_enough_where_torch_is_not_installed(tmp_path: Path) -> None:
     before = json.loads(Path("reports/xla_fit/fit.json").read_text())
     python = os.environ.get("XLA_SIM_TPU_PYTHON", sys.executable)
     command = [python, "-m", "xla_sim", "fit", "--traced", "reports/xla_fit", "--topology", "v5e:2x2", "--out", "again"]
-    subprocess.run(command, check=True)
+    package = str(Path(xla_sim.__file__).parents[1])  # that environment has what the package needs, and not the package
+    subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": package})
     after = json.loads(Path("again/fit.json").read_text())
     assert {**after, "seconds": 0} == {**before, "seconds": 0}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 from xla_sim.compiler.chips import Topology, find_chip, find_topology
 from xla_sim.compiler.results import CompileResult
+from xla_sim.fit import interruption
 from xla_sim.fit.plan import Plan
 from xla_sim.fit.question import PARTS, Answer, Question
 from xla_sim.fit.search import LIMIT, NoVerdict, Tries, fits, largest_batch, smallest_topology, stretch
@@ -154,3 +157,19 @@ def test_a_compilation_without_a_verdict_is_no_answer() -> None:
         largest_batch(find_topology("v5e:2x2"), parse_mesh("fsdp=4"), tries)
     assert caught.value.answer.question.plan.batch_size == 32
     assert [one.question.plan.batch_size for one in tries.made] == [4, 8, 16, 32]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_ctrl_c_that_a_finalizer_swallowed_is_found_at_the_next_step() -> None:
+    """What an exception in a finalizer does: Python prints "Exception ignored in", and goes on."""
+
+    class Finalizer:
+        def __del__(self) -> None:
+            signal.raise_signal(signal.SIGINT)
+
+    with interruption.noted():
+        finalizer = Finalizer()
+        del finalizer
+        with pytest.raises(KeyboardInterrupt):
+            interruption.check()
+        interruption.check()  # once is enough

@@ -107,7 +107,7 @@ def test_observation_changes_nothing(program: str, tmp_path: Path) -> None:
 
 def test_what_is_looked_at_in_the_end_is_not_told_as_the_programs(tmp_path: Path) -> None:
     """To read a sharded parameter, XLA compiles a graph that gathers it."""
-    program = Path(__file__).parent / "cases" / "lib_spmd_ok.py"
+    program = Path(__file__).parents[1] / "rules" / "cases" / "lib_spmd_ok.py"
     trace = supervise_script([str(program)], tmp_path / "out", timeout=300, warm=True)
     assert (trace.exit, trace.compiles, trace.unknown) == (0, 2, ())
 

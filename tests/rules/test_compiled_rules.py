@@ -16,7 +16,7 @@ GIB, MIB = 2**30, 2**20
 
 
 def line_of(text: str) -> int:
-    lines = Path(__file__).with_name("tpu_programs.py").read_text(encoding="utf-8").splitlines()
+    lines = (Path(__file__).parents[1] / "helpers" / "tpu_programs.py").read_text(encoding="utf-8").splitlines()
     return next(number for number, line in enumerate(lines, 1) if text in line)
 
 

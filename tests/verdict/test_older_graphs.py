@@ -9,7 +9,7 @@ from xla_sim.compiler.cache import Cache
 from xla_sim.compiler.results import CompileRequest
 from xla_sim.compiler.scheduler import compile_all
 
-GRAPHS = Path(__file__).with_name("graphs")
+GRAPHS = Path(__file__).parents[1] / "hlo" / "graphs"
 PARAMETERS = 4 * (64 * 128 + 64 + 10 * 64 + 10)  # float32 bytes
 
 

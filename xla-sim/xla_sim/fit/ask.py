@@ -12,6 +12,7 @@ from typing import Any
 from xla_sim.compiler.cache import Cache, default_directory
 from xla_sim.compiler.chips import ChipError, Topology, find_chip, find_topology
 from xla_sim.compiler.scheduler import Limits, compile_all
+from xla_sim.fit import interruption
 from xla_sim.fit.annotate import tensor_specs
 from xla_sim.fit.load import load, read, trace, write
 from xla_sim.fit.plan import FitError, Plan
@@ -52,6 +53,11 @@ class Told:
 
 def ask(job: Job) -> Told:
     """Raises what tracing, sharding and compiling raise, and KeyboardInterrupt when nothing was compiled by then."""
+    with interruption.noted():
+        return _ask(job)
+
+
+def _ask(job: Job) -> Told:
     sources = _Sources(job)
     if ":" not in job.topology and not job.search:
         raise ChipError(
@@ -176,7 +182,9 @@ class _Sources:
             write(self._job.out, best.question.plan, best.question.graph)
 
     def ask(self, topology: Topology, mesh: Mesh, batch_size: int | None) -> Answer:
+        interruption.check()
         plan, graph = self.traced(batch_size)
+        interruption.check()
         table = self._job.shardings
         question = Question(
             plan, graph, topology, mesh, table.get("parameters", {}), table.get("activations", {}), self._job.code
@@ -185,4 +193,5 @@ class _Sources:
         cache = Cache(default_directory()) if self._job.cached else None
         with progress_bar(requests, f"batch {plan.batch_size} for {topology.name}") as progress:
             (result,) = compile_all(requests, self._job.limits, cache, 1, progress, self._job.out / "logs")
+        interruption.check()
         return answer(question, result)
