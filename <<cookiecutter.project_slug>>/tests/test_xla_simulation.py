@@ -5,6 +5,7 @@
 On XLA, PyTorch only records what the step does. The step mark, torch_xla.sync(), compiles the record into a graph, once
 for each new shape, and executes it. These tests run train.py as it is, on PJRT's CPU device, and read torch_xla's own
 metrics at each step mark. What they find here holds on a TPU: the lazy runtime is the same, only the device is not.
+They know nothing of ToyModel, and hold for every model.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ import pytest
 import torch
 import torch_xla
 import torch_xla.core.xla_model as xm
+from torch import nn
 from torch_xla.debug import metrics
+from xla_sim.config import load_config
 
 from << cookiecutter.package_name >> import train
-from << cookiecutter.package_name >>.data import batches, make_dataset
-from << cookiecutter.package_name >>.model import CLASSES, FEATURES, HIDDEN, ToyModel
+from << cookiecutter.package_name >>.data import batches
+from << cookiecutter.package_name >>.model import build_model, build_optimizer, compute_loss
+from << cookiecutter.package_name >>.tensors import map_tensors
 
 ROOT = Path(__file__).resolve().parent.parent
-STEPS = 20
+WARMUP = max(load_config(ROOT).warmup_steps, 1)  # by then every graph is compiled: [tool.xla_sim] in pyproject.toml
+STEPS = 18 + WARMUP
 BATCH = 48  # no other test has this batch size, so that its graphs are new to the process that runs them all
-
-# Both sides compute in float32 but add in another order, and Adam divides by the root of small numbers, so the weights
-# drift apart by a few units in the last place at each of the 20 steps: 1e-7 per step, times 20, times 50 for safety.
-TOLERANCE = 1e-4
 
 
 def compilations() -> int:
@@ -94,13 +95,11 @@ def one_step(training: Marks) -> Callable[..., torch.Tensor]:
     """Give a function that records one training step, with the optimizer warm and nothing pending."""
     device, mark_step = train.open_device("xla")
     torch.manual_seed(1)
-    model = ToyModel().to(device)
-    optimizer = torch.optim.Adam(model.parameters())
-    data = make_dataset(seed=1)
+    model = train.move(build_model(), device)
+    optimizer = build_optimizer(model, 1e-3)
 
     def record(batch_size: int = BATCH) -> torch.Tensor:
-        x, y = next(batches(data, batch_size, seed=1))
-        return train.train_step(model, optimizer, x.to(device), y.to(device))
+        return train.train_step(model, optimizer, first_batch(device, batch_size))
 
     for _ in range(2):
         record()
@@ -108,11 +107,8 @@ def one_step(training: Marks) -> Callable[..., torch.Tensor]:
     return record
 
 
-def trained_weights(path: Path, device: str, steps: int = STEPS) -> dict[str, torch.Tensor]:
-    """Train on a device and return the weights, from the checkpoint that train.py writes."""
-    train.main([f"--device={device}", f"--steps={steps}", f"--checkpoint={path}"])
-    weights: dict[str, torch.Tensor] = torch.load(path, weights_only=True)["model"]
-    return weights
+def first_batch(device: torch.device, batch_size: int = BATCH) -> Any:
+    return map_tensors(lambda tensor: tensor.to(device), next(batches(batch_size, seed=1)))
 
 
 def test_the_device_is_xla() -> None:
@@ -147,9 +143,12 @@ def test_without_the_step_mark_nothing_is_executed(one_step: Callable[..., torch
     assert executions() == before + 1
 
 
-def test_two_compilations_and_none_after_warm_up(training: Marks) -> None:
-    """Step 1 compiles, and step 2 does, because Adam has a state from then on. Every later step finds its graph."""
-    assert training.compiled == [1] + [2] * (STEPS - 1)
+def test_nothing_is_compiled_after_warm_up(training: Marks) -> None:
+    """Step 1 compiles, and step 2 does, because Adam has a state from then on. Every later step finds its graph.
+
+    If your batches come in several shapes on purpose, set warmup-steps in pyproject.toml to their number plus one.
+    """
+    assert set(training.compiled[WARMUP - 1 :]) == {training.compiled[WARMUP - 1]}
 
 
 def test_another_batch_size_compiles_again(one_step: Callable[..., torch.Tensor]) -> None:
@@ -174,8 +173,8 @@ def test_the_metrics_report_counts_what_happened(training: Marks) -> None:
         assert f"Metric: {metric}" in training.report
     for name in ("UncachedCompile", "CachedCompile"):
         assert f"Counter: {name}" in training.report
-    assert training.uncached == 2
-    assert training.cached == STEPS - 2
+    assert training.uncached == training.compiled[-1]
+    assert training.cached == STEPS - training.compiled[-1]
 
 
 def test_memory_figures(training: Marks) -> None:
@@ -190,72 +189,103 @@ def test_memory_figures(training: Marks) -> None:
     assert 0 < memory["bytes_used"] <= memory["bytes_limit"]
 
 
-def test_the_tensor_dump_holds_the_matrix_products(tmp_path: Path) -> None:
-    """XLA_SAVE_TENSORS_FILE writes every graph as HLO text, where both layers' products can be seen with their shapes."""
-    dump = tmp_path / "tensors.hlo"
-    variables = {"XLA_SAVE_TENSORS_FILE": str(dump), "XLA_SAVE_TENSORS_FMT": "hlo"}
+def test_the_tensor_dump_holds_matrix_products(tmp_path: Path) -> None:
+    """XLA_SAVE_TENSORS_FILE writes every graph as HLO text. Without a product or a convolution a TPU's matrix unit is idle."""
+    variables = {"XLA_SAVE_TENSORS_FILE": str(tmp_path / "tensors.hlo"), "XLA_SAVE_TENSORS_FMT": "hlo"}
     command = [sys.executable, train.__file__, "--steps=2", f"--batch-size={BATCH}"]
     path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     subprocess.run(command, env={**os.environ, **variables, "PYTHONPATH": path}, check=True)
-
     written = "".join(file.read_text() for file in tmp_path.glob("tensors.hlo*"))  # torch_xla adds the device's number
-    results = {
-        shape for line in written.splitlines() if " dot(" in line for shape in re.findall(r"= (f32\[[\d,]*\])", line)
-    }
-    assert f"f32[{BATCH},{HIDDEN}]" in results  # the first layer's
-    assert f"f32[{BATCH},{CLASSES}]" in results  # the second layer's
-    assert results & {
-        f"f32[{FEATURES},{HIDDEN}]",
-        f"f32[{HIDDEN},{FEATURES}]",
-    }  # the gradient of the first layer's weight
+    assert re.search(r" = \w+\[[\d,]*\]\S* (dot|convolution)\(", written)
 
 
-def test_xla_and_eager_pytorch_agree(training: Marks, tmp_path: Path) -> None:
-    on_xla = trained_weights(tmp_path / "xla.pt", "xla")
-    in_eager = trained_weights(tmp_path / "eager.pt", "cpu")
+def test_xla_and_eager_pytorch_agree(training: Marks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gradients of one step, and the losses of twenty, without dropout: each device draws its own random numbers.
+
+    Both sides round in another order, and steps carry that on, so half of the digits have to be the same. Weights
+    are not compared: where a gradient is nothing but rounding, Adam makes whole steps of it.
+    """
+    model = build_model().eval()
+    if len({loss_with_seed(model, seed) for seed in (0, 1)}) > 1:
+        pytest.skip("compute_loss draws random numbers in eval mode too, so no two devices agree: draw them in data.py")
+    tolerance = 3 * max(torch.finfo(parameter.dtype).eps for parameter in model.parameters()) ** 0.5
+
+    on_xla, in_eager = gradients("xla"), gradients("cpu")
     assert on_xla.keys() == in_eager.keys()
-    for name, weight in on_xla.items():
-        torch.testing.assert_close(
-            weight, in_eager[name], rtol=TOLERANCE, atol=TOLERANCE, msg=lambda m, n=name: f"{n}: {m}"
-        )
+    largest = max(gradient.norm().item() for gradient in in_eager.values())
+    for name, gradient in in_eager.items():
+        off = (on_xla[name] - gradient).norm().item()
+        assert off <= tolerance * max(gradient.norm().item(), tolerance * largest), name
+
+    monkeypatch.setattr(train, "build_model", lambda: build_model().eval())
+    xla_losses, eager_losses = losses("xla"), losses("cpu")
+    assert xla_losses == pytest.approx(eager_losses, abs=tolerance * max(map(abs, eager_losses)))
 
 
-def test_every_parameter_changes(training: Marks, tmp_path: Path) -> None:
-    first = trained_weights(tmp_path / "first.pt", "xla", steps=1)
-    last = trained_weights(tmp_path / "last.pt", "xla", steps=2)
-    assert [name for name in first if torch.equal(first[name], last[name])] == []
+def loss_with_seed(model: nn.Module, seed: int) -> float:
+    torch.manual_seed(seed)
+    with torch.no_grad():
+        return compute_loss(model, first_batch(torch.device("cpu"))).item()
 
 
-def test_the_loss_falls(training: Marks) -> None:
-    first, last = train.main(["--steps=1"]), train.main(["--steps=60"])
-    assert last < first / 2
+def gradients(device_name: str) -> dict[str, torch.Tensor]:
+    """What one training step on a device leaves in .grad, where it leaves something."""
+    device, mark_step = train.open_device(device_name)
+    torch.manual_seed(1)
+    model = train.move(build_model().eval(), device)
+    train.train_step(model, build_optimizer(model, 1e-3), first_batch(device))
+    mark_step()
+    return {name: p.grad.cpu().float() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def losses(device: str) -> list[float]:
+    """The loss of each step of train.py."""
+    seen: list[float] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train, "report", lambda step, steps, loss: seen.append(loss))
+        train.main([f"--device={device}", f"--steps={STEPS}", "--log-every=1"])
+    return seen
+
+
+def test_every_parameter_with_a_gradient_changes(training: Marks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that train.py gives to its optimizer, and it should give it all: a gradient that nobody uses is work for nothing."""
+    before: dict[str, torch.Tensor] = {}
+    trained: list[nn.Module] = []
+    real_step = train.train_step
+
+    def watched(model: nn.Module, *rest: Any) -> torch.Tensor:
+        trained[:] = [model]
+        before.update({name: parameter.detach().cpu() for name, parameter in model.named_parameters()})
+        return real_step(model, *rest)
+
+    monkeypatch.setattr(train, "train_step", watched)
+    train.main(["--steps=2"])
+    used = {name: p for name, p in trained[0].named_parameters() if p.grad is not None and p.grad.any()}
+    assert used
+    assert [name for name, parameter in used.items() if torch.equal(before[name], parameter.detach().cpu())] == []
 
 
 def test_a_change_of_the_batch_size_is_reported(xla_sim: Any) -> None:
-    """The simulator names what changed, in the user's own file."""
+    """The simulator says at which step, and where in the user's own files."""
     trace = xla_sim.run(train_with_a_short_last_batch)
     (finding,) = [finding for finding in trace.findings if finding.rule == "graph-recompile"]
-    assert str(BATCH) in finding.message
-    assert str(BATCH // 2) in finding.message
+    assert f"step {WARMUP + 4}" in finding.message
+    assert finding.location.file.startswith(("src", "tests"))
 
 
 def train_with_a_short_last_batch() -> None:
     device, mark_step = train.open_device("xla")
-    model = ToyModel().to(device)
-    optimizer = torch.optim.Adam(model.parameters())
-    x, y = next(batches(make_dataset(seed=0), BATCH, seed=0))
-    for rows in [BATCH] * 5 + [BATCH // 2]:
-        train.train_step(model, optimizer, x[:rows].to(device), y[:rows].to(device))
+    model = train.move(build_model(), device)
+    optimizer = build_optimizer(model, 1e-3)
+    for batch_size in [BATCH] * (WARMUP + 3) + [BATCH // 2]:
+        train.train_step(model, optimizer, first_batch(device, batch_size))
         mark_step()
 
 
-@pytest.mark.parametrize(("batch_size", "reported"), [(64, False), (65, True)])
-def test_only_a_batch_of_65_is_reported(xla_sim: Any, batch_size: int, reported: bool) -> None:
-    """A TPU's tiles are 8 rows tall, so a batch of 65 pays for 72."""
-    trace = xla_sim.run(train.main, ["--steps=5", f"--batch-size={batch_size}"])
-    findings = [finding for finding in trace.findings if finding.rule == "unaligned-batch"]
-    assert len(findings) == reported
-    assert all("65" in finding.message and "72" in finding.message for finding in findings)
+def test_the_batch_fills_the_tiles(xla_sim: Any) -> None:
+    """A TPU's tiles are 8 rows tall: of a batch that is no multiple of 8 it computes rows that it throws away."""
+    trace = xla_sim.run(train.main, ["--steps=5"])
+    assert [finding.message for finding in trace.findings if finding.rule == "unaligned-batch"] == []
 
 
 if __name__ == "__main__":

@@ -128,9 +128,10 @@ def test_an_awkward_answer_arrives_unharmed(bake: Bake, text: str) -> None:
     docstring = ast.get_docstring(ast.parse((package / "__init__.py").read_text(encoding="utf-8")), clean=False)
     assert docstring == shown
 
-    readme = texts_in_markdown(repository / "README.md")
-    assert readme[:2] == [shown, shown]
-    assert f"© {shown}. The folder" in readme[-1]
+    for name, end in (("README.md", f"© {shown}. The folder"), ("README.zh-CN.md", f"© {shown}。")):
+        readme = texts_in_markdown(repository / name)
+        assert readme[:2] == [shown, shown]
+        assert end in readme[-1]
 
     assert shown in (repository / "LICENSE").read_text(encoding="utf-8")
     for path in [*repository.rglob("*.yml"), *repository.rglob("*.yaml")]:

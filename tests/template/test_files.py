@@ -12,11 +12,14 @@ import yaml
 from conftest import TEMPLATE, Bake, run
 from packaging.requirements import Requirement
 
+# As strict = true in pyproject.toml would: these allowances are there, and the command line's --strict goes over them.
+STRICT = ["--strict", "--allow-subclassing-any", "--allow-untyped-decorators", "--no-warn-return-any"]
 CHECKS = {
     "ruff check": ["ruff", "check", "--no-cache"],
     "ruff format": ["ruff", "format", "--check", "--no-cache"],
-    "mypy --strict": ["mypy", "--cache-dir=/dev/null"],
-    "mypy --strict on the tests": ["mypy", "--cache-dir=/dev/null", "tests/test_train.py", "tests/test_xla_simulation.py"],
+    "mypy": ["mypy", "--cache-dir=/dev/null"],
+    "mypy --strict": ["mypy", "--cache-dir=/dev/null", *STRICT],
+    "mypy --strict on the tests": ["mypy", "--cache-dir=/dev/null", *STRICT, "tests/test_train.py", "tests/test_xla_simulation.py"],
     "zizmor": ["zizmor", "--offline", "--persona=pedantic", ".github"],
     "actionlint": ["actionlint"],
     "workflow schema": [
@@ -82,12 +85,58 @@ def test_no_other_file_lists_the_simulations_dependencies(default_repository: Pa
     assert listing == ["environment.yml"]
 
 
-def test_the_top_level_is_what_the_readme_says(default_repository: Path) -> None:
-    """Few files, each in the README's table; a new one needs a line there."""
-    readme = (default_repository / "README.md").read_text(encoding="utf-8")
+READMES = pytest.mark.parametrize("name", ["README.md", "README.zh-CN.md"])
+
+
+@READMES
+def test_the_top_level_is_what_the_readme_says(default_repository: Path, name: str) -> None:
+    """Few files, each in the README's table; a new one needs a line there, in both languages."""
+    readme = (default_repository / name).read_text(encoding="utf-8")
     tracked = {line.split("/")[0] for line in run("git", "ls-files", cwd=default_repository).stdout.splitlines()}
     explained = set(re.findall(r"^\| `([\w.-]+)", readme, flags=re.MULTILINE))
-    assert {name for name in tracked if not name.startswith(".")} - explained == {"LICENSE", "README.md", "noxfile.py"}
+    unexplained = {"LICENSE", "README.md", "README.zh-CN.md", "noxfile.py"}
+    assert {name for name in tracked if not name.startswith(".")} - explained == unexplained
+
+
+@READMES
+def test_the_readme_names_every_session(default_repository: Path, name: str) -> None:
+    readme = (default_repository / name).read_text(encoding="utf-8")
+    noxfile = (default_repository / "noxfile.py").read_text(encoding="utf-8")
+    sessions = set(re.findall(r"^@nox\.session.*\ndef (\w+)", noxfile, flags=re.MULTILINE))
+    assert "tpu_fit" in sessions
+    assert {session for session in sessions if not re.search(rf"\b{session}`", readme)} == set()
+
+
+@READMES
+def test_what_goes_wrong_are_messages_that_exist(default_repository: Path, name: str) -> None:
+    """A row of that table begins with a message, with … for what differs: the rest of it is in the simulator's code."""
+    readme = (default_repository / name).read_text(encoding="utf-8")
+    table = re.split(
+        r"^## ", re.split(r"^## (?:What goes wrong|常见问题)$", readme, flags=re.MULTILINE)[1], flags=re.MULTILINE
+    )[0]
+    messages = re.findall(r"^\| `(.+?)` \|", table, flags=re.MULTILINE)
+    assert len(messages) == 10
+    code = "".join(path.read_text(encoding="utf-8") for path in (TEMPLATE / "xla-sim" / "xla_sim").rglob("*.py"))
+    parts = [part.strip() for message in messages for part in message.split("…")]
+    assert [part for part in parts if part not in code] == []
+
+
+def test_both_readmes_have_the_same_parts(default_repository: Path) -> None:
+    """The same headings in number, rows in tables, and blocks of commands, in the repository and in the template."""
+    for folder in (default_repository, TEMPLATE):
+        english, chinese = (
+            re.findall(r"^(##|\||```\w+|\d\.|-)", (folder / name).read_text(encoding="utf-8"), flags=re.MULTILINE)
+            for name in ("README.md", "README.zh-CN.md")
+        )
+        assert english == chinese
+
+
+def test_the_readme_counts_the_questions() -> None:
+    words = {11: "eleven", 12: "twelve", 13: "thirteen", 14: "fourteen"}
+    answers = json.loads((TEMPLATE / "cookiecutter.json").read_text(encoding="utf-8"))
+    count = len([name for name in answers if not name.startswith("_")])
+    assert f"asks {words[count]} questions" in (TEMPLATE / "README.md").read_text(encoding="utf-8")
+    assert f"{count} 个问题" in (TEMPLATE / "README.zh-CN.md").read_text(encoding="utf-8")
 
 
 def test_actions_are_pinned_by_commit_with_the_version_beside_it(default_repository: Path) -> None:

@@ -1,4 +1,7 @@
-"""The data: ten noisy clusters in 128 dimensions, made from a seed, so that the loss has something to learn."""
+"""The data: ten noisy clusters in 128 dimensions, made from a seed, so that the loss has something to learn.
+
+Put your own here. train.py and the tests know batches() and nothing else of this file.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +25,16 @@ def make_dataset(seed: int, examples: int = 4096) -> tuple[torch.Tensor, torch.T
 
 
 def batches(
-    dataset: tuple[torch.Tensor, torch.Tensor], batch_size: int, seed: int, first_step: int = 0
+    batch_size: int, seed: int, first_step: int = 0, examples: int = 4096
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Yield batches without end, in an order that depends on the seed and the step alone, so that training can resume.
+    """Yield batches without end, each by the seed and its step alone, so that training can resume at any step.
 
-    Each epoch is shuffled anew. What is left over when the batch size doesn't divide the data is dropped: a shorter
-    batch would be a new shape, and XLA compiles a new graph for each.
+    A batch is whatever compute_loss() takes: a tensor, or tuples, lists and dictionaries of tensors, on the CPU, with
+    the batch size as the first dimension of each. XLA compiles a new graph for each new shape, so what is left over at
+    the end of an epoch is dropped. If yours come in several shapes (buckets), let each come by in the first steps and
+    set warmup-steps in pyproject.toml to their number plus one.
     """
-    points, labels = dataset
+    points, labels = make_dataset(seed, examples)
     per_epoch = len(points) // batch_size
     if per_epoch == 0:
         raise ValueError(f"The batch size is {batch_size}, but the data set has only {len(points)} examples.")

@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from .tensors import map_tensors
+
 
 def axes(text: str) -> dict[str, int]:
     """Read `fsdp=8` or `data=2,fsdp=4`: copies of the model, and chips that share each copy's weights."""
@@ -52,12 +54,20 @@ def shard(model: nn.Module, mesh: Any) -> nn.Module:
     from torch_xla.experimental.spmd_fully_sharded_data_parallel import SpmdFullyShardedDataParallel
 
     def share_gradient(parameter: torch.Tensor) -> None:
+        if parameter.dim() == 0:
+            return
         largest = parameter.shape.index(max(parameter.shape))  # the dimension that FSDP divides
         spec = tuple("fsdp" if i == largest else None for i in range(parameter.dim()))
         xs.mark_sharding(parameter.grad, mesh, spec)
 
-    extra = "data" if "data" in mesh.axis_names else None
-    wrapped = SpmdFullyShardedDataParallel(model, mesh=mesh, extra_data_axis=extra)
+    def share_rows(output: torch.Tensor) -> None:
+        if output.dim() > 1:
+            xs.mark_sharding(output, mesh, (mesh.axis_names, *[None] * (output.dim() - 1)))
+
+    def share_output(output: Any, mesh: Any) -> None:  # a tensor, or what Hugging Face's models return
+        map_tensors(share_rows, output)
+
+    wrapped = SpmdFullyShardedDataParallel(model, mesh=mesh, shard_output=share_output)
     for parameter in model.parameters():
         parameter.register_post_accumulate_grad_hook(share_gradient)
     return wrapped
@@ -70,6 +80,8 @@ def to_chips(tensor: torch.Tensor, mesh: Any) -> torch.Tensor:
     import torch_xla.distributed.spmd as xs
     import torch_xla.runtime as xr
 
+    if tensor.dim() == 0:
+        return tensor.to(torch_xla.device())
     rows = len(tensor) // xr.process_count()
     mine = tensor[xr.process_index() * rows : (xr.process_index() + 1) * rows]
     spec = xs.ShardingSpec(mesh, (mesh.axis_names, *[None] * (tensor.dim() - 1)), minibatch=True)

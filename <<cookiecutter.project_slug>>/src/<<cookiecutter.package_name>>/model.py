@@ -1,4 +1,8 @@
-"""The model. ToyModel is the place to put your own: train.py and the tests only build it and call it."""
+"""The model, its loss and its optimizer. ToyModel is the place to put your own.
+
+train.py and the tests know build_model(), build_optimizer() and compute_loss(), and nothing else of this file;
+nox -s tpu_fit knows fit_plan(). What is about ToyModel itself is tested in tests/test_toy_model.py, which goes with it.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +33,24 @@ class ToyModel(nn.Module):
         return logits
 
 
+def build_model() -> nn.Module:
+    """The model, on the CPU; train.py moves it."""
+    return ToyModel()
+
+
+def build_optimizer(model: nn.Module, learning_rate: float) -> torch.optim.Optimizer:
+    """The optimizer of a model that is on its device already."""
+    return torch.optim.Adam(model.parameters(), lr=learning_rate)
+
+
+def compute_loss(model: nn.Module, batch: Any) -> torch.Tensor:
+    """The loss of one batch, as data.py yields it, by now on the model's device. Call the model here, and read no value."""
+    x, y = batch
+    return nn.functional.cross_entropy(model(x), y)
+
+
 def fit_plan(batch_size: int = 64) -> tuple[Any, ...]:
     """What nox -s tpu_fit plans for: the model, its optimizer, a batch's shapes and the loss. No tensor holds data here."""
-    model = ToyModel()
-    optimizer = torch.optim.Adam(model.parameters())
+    model = build_model()
     batch = (torch.empty(batch_size, FEATURES), torch.empty(batch_size, dtype=torch.long))
-    return model, optimizer, batch, lambda model, batch: nn.functional.cross_entropy(model(batch[0]), batch[1])
+    return model, build_optimizer(model, 1e-3), batch, compute_loss

@@ -25,15 +25,16 @@ import torch
 from torch import nn
 
 from << cookiecutter.package_name >> import mesh as chips
-from << cookiecutter.package_name >>.data import batches, make_dataset
-from << cookiecutter.package_name >>.model import ToyModel
+from << cookiecutter.package_name >>.data import batches
+from << cookiecutter.package_name >>.model import build_model, build_optimizer, compute_loss
+from << cookiecutter.package_name >>.tensors import map_tensors
 
 
 def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Train the model on XLA, or in eager PyTorch.")
     parser.add_argument("--steps", type=int, default=200, help="train until this step (default: %(default)s)")
     parser.add_argument("--batch-size", type=int, default=64, help="a multiple of 8 suits a TPU (default: %(default)s)")
-    parser.add_argument("--learning-rate", type=float, default=1e-3, help="of Adam (default: %(default)s)")
+    parser.add_argument("--learning-rate", type=float, default=1e-3, help="of the optimizer (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of weights, data and order (default: %(default)s)")
     parser.add_argument("--bf16", action="store_true", help="run the matrix products in bfloat16")
     parser.add_argument("--device", choices=["xla", "cpu"], default="xla", help="XLA or eager PyTorch")
@@ -66,32 +67,34 @@ def open_device(name: str) -> tuple[torch.device, Callable[[], None]]:
     return torch_xla.device(), torch_xla.sync
 
 
-def train_step(
-    model: nn.Module, optimizer: torch.optim.Optimizer, x: torch.Tensor, y: torch.Tensor, bf16: bool = False
-) -> torch.Tensor:
+def move(model: nn.Module, device: torch.device) -> nn.Module:
+    """Put the model on the device. On XLA .to() copies a shared weight for each of its users: share them again."""
+    users: dict[int, list[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        users.setdefault(id(parameter), []).append(name)
+    model.to(device)
+    for first, *others in users.values():
+        for name in others:
+            owner, _, attribute = name.rpartition(".")
+            setattr(model.get_submodule(owner), attribute, model.get_parameter(first))
+    return model
+
+
+def train_step(model: nn.Module, optimizer: torch.optim.Optimizer, batch: Any, bf16: bool = False) -> torch.Tensor:
     """Record one step, from the gradients' clearing to the weights' update, and return its loss, unread."""
     optimizer.zero_grad()
-    with torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=bf16):
-        loss = nn.functional.cross_entropy(model(x), y)
+    with torch.autocast(next(model.parameters()).device.type, dtype=torch.bfloat16, enabled=bf16):
+        loss = compute_loss(model, batch)
     loss.backward()
     optimizer.step()
     return loss.detach()
-
-
-def to_cpu(tree: Any) -> Any:
-    """Copy every tensor in nested dicts and lists to the CPU, so that any machine can load them."""
-    if isinstance(tree, torch.Tensor):
-        return tree.detach().cpu()
-    if isinstance(tree, dict):
-        return {key: to_cpu(value) for key, value in tree.items()}
-    return [to_cpu(value) for value in tree] if isinstance(tree, list) else tree
 
 
 def save(
     path: Path, step: int, model: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device, mesh: Any = None
 ) -> None:
     """Write the checkpoint beside its place and rename it, so that a crash leaves the old one or the new one whole."""
-    state = {"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()}
+    state: dict[str, Any] = {"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()}
     state["rng"] = {"cpu": torch.get_rng_state(), device.type: device_rng(device)}
     path.parent.mkdir(parents=True, exist_ok=True)
     if mesh is not None:
@@ -99,7 +102,7 @@ def save(
         return
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=path.name, suffix=".tmp", delete=False) as file:
         try:
-            torch.save(to_cpu(state), file)
+            torch.save(map_tensors(lambda tensor: tensor.detach().cpu(), state), file)  # any machine can load that
             file.flush()
             os.fsync(file.fileno())
         except BaseException:
@@ -115,6 +118,17 @@ def device_rng(device: torch.device, new_state: Any = None) -> Any:
     import torch_xla.core.xla_model as xm
 
     return xm.get_rng_state() if new_state is None else xm.set_rng_state(new_state)
+
+
+def announce(device: torch.device, args: argparse.Namespace, first_step: int) -> None:
+    """Say what will compute what."""
+    where = f"{device}, eager PyTorch"
+    if device.type == "xla":
+        import torch_xla.runtime as xr
+
+        count = xr.global_runtime_device_count() if args.mesh else 1
+        where = f"{device if count == 1 else f'{count} chips'} (PJRT_DEVICE={xr.device_type()})"
+    print(f"training on {where}, steps {first_step + 1} to {args.steps}, batches of {args.batch_size}", flush=True)
 
 
 def report(step: int, steps: int, loss: float) -> None:
@@ -138,9 +152,9 @@ def main(argv: Sequence[str] | None = None) -> float:
 
     torch.manual_seed(args.seed)
     device_rng(device, torch.get_rng_state() if args.device == "cpu" else args.seed)
-    model = ToyModel().to(device)  # first the device, then the optimizer: it must hold the parameters that are trained
+    model = move(build_model(), device)  # first the device, then the optimizer: it must hold what is trained
     network = model if mesh is None else chips.shard(model, mesh)
-    optimizer = torch.optim.Adam(model.parameters(), lr=args.learning_rate)
+    optimizer = build_optimizer(model, args.learning_rate)
     first_step = 0
     if args.resume is not None:
         if args.resume.is_dir():
@@ -156,12 +170,15 @@ def main(argv: Sequence[str] | None = None) -> float:
         if first_step >= args.steps:
             sys.exit(f"{args.resume} is at step {first_step} already: give --steps more than that.")
 
-    data = batches(make_dataset(args.seed), args.batch_size, args.seed, first_step)
+    def place(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.to(device) if mesh is None else chips.to_chips(tensor, mesh)
+
+    announce(device, args, first_step)
+    data = batches(args.batch_size, args.seed, first_step)
     loss_value = float("nan")
     for step in range(first_step + 1, args.steps + 1):
-        x, y = next(data)
-        x, y = (x.to(device), y.to(device)) if mesh is None else (chips.to_chips(x, mesh), chips.to_chips(y, mesh))
-        loss = train_step(network, optimizer, x, y, args.bf16)
+        batch = map_tensors(place, next(data))
+        loss = train_step(network, optimizer, batch, args.bf16)
         mark_step()
         if step % args.log_every == 0 or step == args.steps:
             loss_value = loss.item()  # after the step mark: the value is there, and no graph is cut
