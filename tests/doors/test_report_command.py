@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import datetime
+import importlib.util
 import json
 import os
 import subprocess
@@ -13,6 +15,7 @@ import pytest
 import samples
 from xla_sim.cli import report_command as cli
 from xla_sim.report import REPORT_FILES, print_terminal, write_reports
+from xla_sim.report.content import origin
 from xla_sim.report.content.document import load_directory, to_document, to_json
 from xla_sim.report.files import write_atomic
 
@@ -125,3 +128,111 @@ def test_a_prepared_process_renders_without_importing(directory: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
     assert done.stderr == "[]\n"
+
+
+TRAIN = """\
+import sys, torch, torch_xla
+from sizes import WIDTH
+
+device = torch_xla.device()
+model = torch.nn.Linear(16, WIDTH).to(device)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    optimizer.zero_grad()
+    loss = model(torch.randn(8, 16).to(device)).square().mean()
+    loss.backward()
+    optimizer.step()
+    torch_xla.sync()
+"""
+
+
+def git(folder: Path, *words: str) -> str:
+    names = [word for key in ("user.name=Ada", "user.email=ada@example.org") for word in ("-c", key)]
+    command = ["git", *names, "-C", str(folder), *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program of two files in a repository with one commit."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(TRAIN)
+    (tmp_path / "sizes.py").write_text("WIDTH = 8\n")
+    git(tmp_path, "init", "--quiet")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "--quiet", "--message", "first")
+    return tmp_path
+
+
+def test_a_report_knows_the_commit_it_was_made_of(program: Path) -> None:
+    commit = git(program, "rev-parse", "HEAD")
+    assert origin.repository(program) == {"commit": commit, "dirty": False}
+    (program / "reports").mkdir()
+    (program / "reports" / "report.json").write_text("{}")
+    assert origin.repository(program) == {"commit": commit, "dirty": False}, "what a run writes changes nothing"
+    (program / "sizes.py").write_text("WIDTH = 9\n")
+    assert origin.repository(program / "reports") == {"commit": commit, "dirty": True}
+
+
+def test_without_git_or_a_commit_nothing_is_claimed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing = {"commit": None, "dirty": None}
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    assert origin.repository(tmp_path) == nothing
+    git(tmp_path, "init", "--quiet")
+    assert origin.repository(tmp_path) == nothing
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert origin.repository(tmp_path) == nothing
+
+
+def test_the_content_hash_is_of_names_and_contents(program: Path) -> None:
+    files = [str(program / name) for name in ("train.py", "sizes.py")]
+    first = origin.content(files)
+    assert first["files"] == 2 and len(first["hash"]) == 64
+    assert origin.content([files[1], *files, str(program / "gone.py")]) == first
+    (program / "sizes.py").write_text("WIDTH = 9\n")
+    assert origin.content(files)["hash"] != first["hash"]
+    assert origin.content([]) == {"hash": None, "files": 0}
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch_xla") is None, reason="needs torch_xla to run a program")
+@pytest.mark.parametrize("words", [["pkg/train.py"], ["-m", "pkg.train"], ["-m", "pkg"]])
+def test_the_programs_own_files_are_those_that_it_imported(program: Path, words: list[str]) -> None:
+    """Found for a script and for a module, and when the program goes to another folder."""
+    (program / "pkg").mkdir()
+    for name in ("__init__", "train", "__main__", "unused"):
+        (program / "pkg" / f"{name}.py").write_text("import json, os, rich, jinja2\nos.chdir('/')\n")
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
+    command = [sys.executable, "-m", "xla_sim", "run", "--out", "out", "--quiet", "--fail-on", "never", *words]
+    subprocess.run(command, cwd=program, env=environment, check=True)
+    module = {"pkg.train": ["train", "__init__"], "pkg": ["__main__", "__init__"]}.get(words[-1], ["train"])
+    made_of = load_directory(program / "out")["made_of"]
+    assert made_of["files"] == len(module)
+    assert made_of["hash"] == origin.content(f"pkg/{name}.py" for name in module)["hash"]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch_xla") is None, reason="needs torch_xla to run a program")
+def test_a_run_says_what_it_was_made_of_and_writes_its_graphs_as_text(program: Path) -> None:
+    words = ["--out", "a run", "--fail-on", "never", "--timeout", "300", "--dump-hlo", "train.py", "--lr", "0.1"]
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT), "PJRT_DEVICE": "CPU"}
+    command = [sys.executable, "-m", "xla_sim", "run", *words]
+    done = subprocess.run(command, cwd=program, env=environment, check=True, capture_output=True, text=True)
+    document = load_directory(program / "a run")
+    assert done.stderr == "xla_sim: 1 of 1 graph as HLO text: a run/hlo\n"
+    assert document["made_of"] == {
+        **origin.content(["train.py", "sizes.py"]),
+        "commit": git(program, "rev-parse", "HEAD"),
+        "dirty": False,
+    }
+    assert document["command"] == (
+        "python -m xla_sim run --out 'a run' --fail-on never --timeout 300 --dump-hlo train.py --lr 0.1"
+    )
+    made = datetime.datetime.strptime(document["made_at"], "%Y-%m-%dT%H:%M:%S%z")
+    assert abs((datetime.datetime.now(datetime.timezone.utc) - made).total_seconds()) < 300
+    (graph,) = document["graphs"]
+    assert (graph["hlo"], graph["text"]) == (f"graphs/{graph['hash']}.pb", f"hlo/{graph['hash']}.txt")
+    header, _, first, *lines = (program / "a run" / graph["text"]).read_text(encoding="utf-8").splitlines()
+    assert header == f"// graph {graph['hash']}, first compiled at step 1, at train.py:12 (sync)"
+    assert first.startswith("HloModule ")
+    (entry,) = (number for number, line in enumerate(lines) if line.startswith("ENTRY "))
+    assert len([line for line in lines[entry:] if " parameter(" in line]) == graph["input_count"]
+    assert any('source_file="train.py" source_line=9' in line for line in lines), "operations carry their lines"

@@ -9,6 +9,12 @@ from xla_sim.trace import Execution, Fact, Fallback, Finding, Forward, Frame, Gr
 
 HERE = Location("src/toy/train.py", 41, "train_step", (Frame("/home/ada/src/toy/train.py", 41, "train_step"),))
 MARK = Location("src/toy/train.py", 45, "train_step")
+ABOUT = {
+    "made_at": "2026-12-01T03:29:55Z",
+    "made_of": {"hash": "9f" * 32, "files": 3, "commit": "1a" * 20, "dirty": True},
+    "command": "python -m xla_sim run --out reports/xla_sim src/toy/train.py --steps 20",
+    "next": "nox -s tpu_compile",
+}
 GRAPH_A, GRAPH_B, GRAPH_C = "a1" * 16, "b2" * 16, "c3" * 16
 
 

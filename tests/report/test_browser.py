@@ -5,6 +5,7 @@ They are written into $XLA_SIM_SCREENSHOTS when it names a directory. Without a 
 
 from __future__ import annotations
 
+import dataclasses
 import html
 import os
 import re
@@ -47,13 +48,17 @@ def browse(chromium: str, profile: Path, *arguments: str) -> str:
     return done.stdout
 
 
+METRICS = Path(__file__).with_name("metrics.txt").read_text(encoding="utf-8")
+
+
 def page(tmp_path: Path) -> str:
     source = tmp_path / "src" / "toy" / "train.py"
     source.parent.mkdir(parents=True)
     source.write_text(
         "".join(f"    running_{line} += float(loss[{line}].item())  # a long line of code\n" for line in range(80))
     )
-    document = to_document(samples.rich_trace(tmp_path), [samples.host_sync(), samples.recompile()])
+    trace = dataclasses.replace(samples.rich_trace(tmp_path), metrics=METRICS)
+    document = to_document(trace, [samples.host_sync(), samples.recompile()], about=samples.ABOUT)
     long = "/a/very/long/path/without/any/space" * 5 + "/train.py"
     document["findings"][0]["location"]["file"] = long
     document["graphs"][0].update(
@@ -66,7 +71,7 @@ def page(tmp_path: Path) -> str:
     return render(document, tmp_path)
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(360, "light"), (1280, "light"), (360, "dark"), (1280, "dark")])
+@pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1280, "light"), (390, "dark"), (1280, "dark")])
 def test_screenshots(chromium: str, tmp_path: Path, width: int, scheme: str) -> None:
     (tmp_path / "report.html").write_text(page(tmp_path))
     kept = Path(os.environ.get("XLA_SIM_SCREENSHOTS") or tmp_path)

@@ -45,16 +45,18 @@ def full(tmp_path: Path) -> dict[str, Any]:
         samples.rich_trace(tmp_path),
         [samples.host_sync(), samples.recompile()],
         {"file": "xla_sim.baseline.json", "known": 2},
+        samples.ABOUT,
     )
     return {**document, "compile": samples.compiled(), "fit": samples.fitted()}
 
 
 def test_the_contract_of_a_run(tmp_path: Path) -> None:
-    document = to_document(samples.trace(tmp_path), [samples.host_sync()])
+    document = to_document(samples.trace(tmp_path), [samples.host_sync()], about=samples.ABOUT)
     mark = {"file": "src/toy/train.py", "line": 45, "function": "train_step"}
     timeline, graphs = document.pop("timeline"), document.pop("graphs")
     assert document == {
         "schema": 1,
+        **samples.ABOUT,
         "program": {"argv": ["src/toy/train.py", "--steps", "20"], "exit": 0, "ending": "", "seconds": 4.9},
         "stack": {"python": "3.12.11", "torch": "2.9.0", "torch_xla": "2.9.0", "device": "CPU"},
         "steps": 20,
@@ -107,6 +109,7 @@ def test_the_contract_of_a_run(tmp_path: Path) -> None:
         "cause": "sync",
         "location": mark,
         "hlo": "",
+        "text": "",
         "seconds": 0.21,
         "input_count": 7,
         "output_count": 6,

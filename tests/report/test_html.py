@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import html.parser
 import itertools
@@ -13,8 +14,10 @@ import pytest
 import samples
 from xla_sim.report import chip_table as chips
 from xla_sim.report import timeline
+from xla_sim.report.content import metric_rows, rule_blocks
 from xla_sim.report.content.document import empty, to_document
-from xla_sim.report.html import TEMPLATES, render
+from xla_sim.report.html import EMBEDDED, TEMPLATES, render
+from xla_sim.rules import all_rules, find_rule
 from xla_sim.trace import Location
 
 VOID = {"meta", "link", "br", "img", "hr", "input"}
@@ -58,7 +61,10 @@ class Page(html.parser.HTMLParser):
 
 def everything(tmp_path: Path) -> str:
     document = to_document(
-        samples.rich_trace(tmp_path), [samples.host_sync(), samples.recompile()], {"file": "base.json", "known": 2}
+        samples.rich_trace(tmp_path),
+        [samples.host_sync(), samples.recompile()],
+        {"file": "base.json", "known": 2},
+        samples.ABOUT,
     )
     document.update(compile=samples.compiled(), fit=samples.fitted())
     return render(document, tmp_path)
@@ -171,7 +177,8 @@ def test_the_page_asks_for_nothing(tmp_path: Path) -> None:
     assert policy == "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
     assert not page.all("script") and not page.all("img") and not page.all("iframe")
     links = [attributes[name] for _, attributes in page.elements for name in ("src", "href") if name in attributes]
-    assert sorted(links) == ["#main", "data:,"]
+    explained = ["graph-recompile", "hbm-overflow", "host-sync"]
+    assert sorted(links) == ["#main", *(f"#rule-{name}" for name in explained), "data:,"]
     assert not re.search(r"url\(|@import|https?://", text)
 
 
@@ -336,3 +343,156 @@ def test_contrast_in_light_and_dark() -> None:
         for part in drawn:
             for ground in ("page", "panel"):
                 assert _contrast(colors[part], colors[ground]) >= 3, (part, ground)
+
+
+def test_the_page_says_what_it_was_made_of_and_how_to_repeat_it(tmp_path: Path) -> None:
+    document = to_document(samples.trace(tmp_path), [], about=samples.ABOUT)
+
+    def facts(**changes: Any) -> dict[str, str]:
+        made_of = {**samples.ABOUT["made_of"], **changes.pop("made_of", {})}
+        text = render({**document, "made_of": made_of, **changes})
+        return dict(re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", text))
+
+    assert (
+        facts()["repeat it"] == "<code>python -m xla_sim run --out reports/xla_sim src/toy/train.py --steps 20</code>"
+    )
+    assert facts()["made"] == (
+        "2026-12-01 03:29 UTC, commit 1a1a1a1a1a1a with changes that aren&#39;t committed, program 9f9f9f9f9f9f (3 files)"
+    )
+    assert facts(made_of={"dirty": False, "files": 1})["made"] == (
+        "2026-12-01 03:29 UTC, commit 1a1a1a1a1a1a, program 9f9f9f9f9f9f (1 file)"
+    )
+    assert facts(made_of={"commit": None, "dirty": None, "hash": None})["made"] == "2026-12-01 03:29 UTC"
+    assert "made" not in facts(made_at=None, made_of={"commit": None, "hash": None})
+
+
+def test_the_next_step_is_that_of_the_last_command(tmp_path: Path) -> None:
+    document = to_document(samples.trace(tmp_path), [], about=samples.ABOUT)
+
+    def named(document: Any, next_step: str | None = None) -> list[str]:
+        return re.findall('<p class="next">Next: <code>(.*?)</code></p>', render(document, next_step=next_step))
+
+    assert named(document) == ["nox -s tpu_compile"]
+    assert named({**document, "compile": samples.compiled()}) == []
+    assert named({**document, "compile": samples.compiled()}, "nox -s tpu_fit") == ["nox -s tpu_fit"]
+    assert named({**document, "next": None}) == []
+
+
+def test_each_finding_leads_to_what_its_rule_means(tmp_path: Path) -> None:
+    """Folded in the page itself; a link to it unfolds it."""
+    unknown = dataclasses.replace(samples.recompile(), rule="of-a-newer-version", code="XLA199")
+    page = Page(
+        render(to_document(samples.trace(tmp_path), [samples.host_sync(), samples.host_sync(), unknown]), tmp_path)
+    )
+    assert [link["href"] for link in page.all("a")][1:] == ["#rule-host-sync", "#rule-host-sync"]
+    assert [one["id"] for one in page.all("div") if one.get("id", "").startswith("rule-")] == ["rule-host-sync"]
+    begin = page.text.index("What the rules mean")
+    explained = page.text[begin : page.text.index("# xla-sim: ignore[host-sync]")]
+    for part in (
+        find_rule("host-sync").title().rstrip("."),
+        "Why a TPU cares.",
+        "Bad",
+        "Good",
+        "running += loss.detach()",
+        "Source.",
+    ):
+        assert part in explained
+
+
+def test_every_rule_can_be_explained_in_the_page() -> None:
+    """Nothing of Markdown is left over in what is shown, and no code is taken for prose."""
+    for rule in all_rules():
+        page = rule_blocks.page(rule.name)
+        assert page is not None
+        shown = [piece for block in page["blocks"] for line in block.lines for piece in line]
+        assert [piece.text for piece in shown if piece.kind != "code" and re.search(r"`|\*\*|\]\(", piece.text)] == []
+        assert rule.page().count("```") == 2 * sum(block.kind == "pre" for block in page["blocks"])
+
+
+def test_the_markdown_of_a_rule() -> None:
+    text = "One `line`\nand **Why.** See [a page](https://a.b/c) or https://d.e/f.\n\n```python\nx = 1\n\ny = 2\n```\n\n- first\n  more\n- `second`"
+    piece, block = rule_blocks.Piece, rule_blocks.Block
+    assert rule_blocks.blocks(text) == [
+        block(
+            "p",
+            (
+                (
+                    piece("text", "One "), piece("code", "line"), piece("text", " and "), piece("strong", "Why."),
+                    piece("text", " See "), piece("link", "a page", "https://a.b/c"), piece("text", " or "),
+                    piece("link", "https://d.e/f", "https://d.e/f"), piece("text", "."),
+                ),
+            ),
+        ),
+        block("pre", code="x = 1\n\ny = 2"),
+        block("ul", ((piece("text", "first more"),), (piece("code", "second"),))),
+    ]  # fmt: skip
+
+
+METRICS = (Path(__file__).parent / "metrics.txt").read_text(encoding="utf-8")
+
+
+def test_the_metrics_are_explained() -> None:
+    """From a real report of torch_xla 2.9: 40 steps, each of which reads the loss after its mark."""
+    extra = "Counter: aten::glu_backward\n  Value: 3\nMetric: Odd\n  TotalSamples: 0\n"
+    assert [(row.name, row.value) for row in metric_rows.rows(METRICS + extra)] == [
+        ("CompileTime", "2 times, 3.71 s in all"),
+        ("UncachedCompile", "2"),
+        ("CachedCompile", "38"),
+        ("ExecuteTime", "40 times, 208 ms in all"),
+        ("ExecuteComputation", "40"),
+        ("MarkStep", "40"),
+        ("TensorsGraphSize", "40 times, 57 on average"),
+        ("TransferToDeviceTime", "128 times, 3.57 ms in all"),
+        ("OutboundData", "21.5 kB"),
+        ("TransferFromDeviceTime", "78 times, 11.5 ms in all"),
+        ("InboundData", "312 B"),
+        ("InputOutputAliasCount", "2 times, 4 on average"),
+        ("aten::_local_scalar_dense", "40"),
+        ("aten::glu_backward", "3"),
+        ("xla::*", "2,174"),
+    ]
+    assert [row.meaning for row in metric_rows.rows(METRICS + extra)][-3:] == [
+        metric_rows.ABOUT_READ,
+        metric_rows.ABOUT_FALLBACK,
+        metric_rows.ABOUT_OPS,
+    ]
+    assert metric_rows.rows("") == metric_rows.rows("nothing of the kind") == []
+
+
+@pytest.mark.parametrize(
+    ("told", "meant"),
+    [
+        ("02s027ms036.051us", "1 time, 2.03 s in all"),
+        ("114.208us", "1 time, 114 µs in all"),
+        ("01m30s000ms000.000us", "1 time, 1 min 30 s in all"),
+        ("01h00m00s000ms000.000us", "1 time, 60 min in all"),
+        ("2.00GB", "2.15 GB"),
+        ("57.00", "1 time, 57 on average"),
+        ("?", "1 time"),
+    ],
+)
+def test_torch_xlas_units(told: str, meant: str) -> None:
+    report = f"Metric: CompileTime\n  TotalSamples: 1\n  Accumulator: {told}\n"
+    assert [row.value for row in metric_rows.rows(report)] == [meant]
+
+
+def test_hlo_can_be_taken_along_as_text(tmp_path: Path) -> None:
+    """Small texts are in the page itself, so that it can be sent alone; for the others there is a link."""
+    small, large, strange = samples.GRAPH_A, samples.GRAPH_B, samples.GRAPH_C
+    (tmp_path / "hlo").mkdir()
+    (tmp_path / "hlo" / f"{small}.txt").write_text("HloModule é\n", encoding="utf-8")
+    (tmp_path / "hlo" / f"{large}.txt").write_text("x" * (EMBEDDED + 1))
+    graphs = tuple(samples.graph(hash, 1, 1, f"graphs/{hash}.pb") for hash in (small, large, strange))
+    document = to_document(samples.trace(tmp_path, graphs=graphs), [])
+    assert [graph["text"] for graph in document["graphs"]] == [f"hlo/{small}.txt", f"hlo/{large}.txt", ""]
+    document["graphs"][2]["text"] = "../../etc/passwd"
+
+    def links(directory: Path | None) -> list[dict[str, str]]:
+        return [link for link in Page(render(document, tmp_path, directory)).all("a") if "download" in link]
+
+    data = base64.b64encode("HloModule é\n".encode()).decode()
+    assert links(tmp_path) == [
+        {"href": f"data:text/plain;charset=utf-8;base64,{data}", "download": f"{small}.txt"},
+        {"href": f"hlo/{large}.txt", "download": f"{large}.txt"},
+    ]
+    assert links(None) == []

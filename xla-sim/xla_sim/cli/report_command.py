@@ -109,7 +109,7 @@ def _render(format: str, document: Mapping[str, Any], directory: Path) -> str:
     renderers: dict[str, Callable[[Mapping[str, Any]], str]] = {
         "terminal": lambda document: terminal.render(document, directory=directory),
         "json": documents.to_json,
-        "html": html.render,
+        "html": lambda document: html.render(document, directory=directory),
         "github": github.render,
         "markdown": markdown.render,
         "sarif": with_rules,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import shlex
 import sys
 import threading
 from collections.abc import Sequence
@@ -40,7 +41,9 @@ def add_parser(commands: Any) -> None:
     run.add_argument("--write-baseline", metavar="FILE", help="write today's findings to FILE and exit with 0")
     run.add_argument("--compare-eager", action="store_true",
                      help="repeat the first training step's forward pass in eager PyTorch and compare module by module")  # fmt: skip
-    run.add_argument("--quiet", "-q", action="store_true", help="print no report")
+    run.add_argument("--dump-hlo", action="store_true",
+                     help="write every captured graph as HLO text into hlo/ of the run directory, however large")  # fmt: skip
+    run.add_argument("--quiet", "-q", action="store_true", help="print no report, and no live line while it runs")
     run.add_argument("program", nargs=argparse.REMAINDER, metavar="SCRIPT [ARGS…]", help="the program, or -m MODULE")
     run.set_defaults(main=main)
 
@@ -62,6 +65,8 @@ def protect_module(words: list[str]) -> list[str]:
 def main(args: argparse.Namespace) -> int:
     """The exit code."""
     from xla_sim.observe.supervise import CannotRun, supervise_script
+    from xla_sim.report.content import origin
+    from xla_sim.report.live import live_line
     from xla_sim.rules.judging import judge
 
     program = args.program[1:] if args.program[:1] == ["--"] else args.program
@@ -75,13 +80,61 @@ def main(args: argparse.Namespace) -> int:
         baseline=args.baseline,
     )
     _check_program(program)
+    made_of = {"hash": None, "files": 0, **origin.repository(_folder(program))}
+    about = {"made_at": origin.now(), "made_of": made_of, "command": _command(args, program)}
     threading.Thread(target=_prepare, daemon=True).start()
     try:
-        trace = supervise_script(program, args.out, config.timeout, config.warmup_steps, args.compare_eager)
+        with live_line(args.out, args.quiet) as progress:
+            trace = supervise_script(
+                program,
+                args.out,
+                config.timeout,
+                config.warmup_steps,
+                args.compare_eager,
+                progress=progress,
+                dump_hlo=args.dump_hlo,
+            )
     except CannotRun as error:
         print(f"xla_sim run: {error}", file=sys.stderr)
         return CANNOT
-    return _tell(judge(trace, config.names()), config, args)
+    _title_texts(trace, args)
+    return _tell(judge(trace, config.names()), config, args, about)
+
+
+def _folder(program: Sequence[str]) -> Path:
+    """Where the program's repository is looked for."""
+    return Path.cwd() if program[0] == "-m" else Path(program[0]).resolve().parent
+
+
+def _command(args: argparse.Namespace, program: Sequence[str]) -> str:
+    """What repeats this run: the options that were given, and the program's own words."""
+    words = ["python", "-m", "xla_sim", "run", "--out", str(args.out)]
+    for name in ("fail_on", "select", "ignore", "warmup_steps", "timeout", "baseline"):
+        value = getattr(args, name)
+        if value is not None:
+            told = ",".join(value) if isinstance(value, (list, tuple)) else f"{value:g}" if name == "timeout" else value
+            words += [f"--{name.replace('_', '-')}", str(told)]
+    words += [f"--{name.replace('_', '-')}" for name in ("compare_eager", "dump_hlo") if getattr(args, name)]
+    return shlex.join([*words, *program])
+
+
+def _title_texts(trace: Trace, args: argparse.Namespace) -> None:
+    """Say above each graph's text when and where it was made, and where the texts are when they were asked for."""
+    from xla_sim.hlo import text
+
+    written = [graph for graph in trace.graphs if (trace.directory / "hlo" / f"{graph.hash}.txt").is_file()]
+    for graph in written:
+        made = f"graph {graph.hash}, first compiled at step {graph.first_step}, at {graph.location} ({graph.cause})"
+        text.add_header(trace.directory / "hlo" / f"{graph.hash}.txt", made)
+    if not args.dump_hlo or args.quiet:
+        return
+    number = f"{len(written)} of {_count(len(trace.graphs), 'graph')} as HLO text"
+    where = f": {args.out / 'hlo'}" if written else ""
+    print(f"xla_sim: {number}{where}", file=sys.stderr)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun if number == 1 else noun + 's'}"
 
 
 def _prepare() -> None:
@@ -112,25 +165,34 @@ def _check_program(program: Sequence[str]) -> None:
         raise ConfigError(f"there is no file {path} (looked in {Path.cwd()}).")
 
 
-def _tell(trace: Trace, config: Config, args: argparse.Namespace) -> int:
+def _tell(trace: Trace, config: Config, args: argparse.Namespace, about: dict[str, Any]) -> int:
     from xla_sim.report.baseline import without_known, write_baseline
+    from xla_sim.report.content import origin
     from xla_sim.report.content.document import to_document
     from xla_sim.report.publish import publish
 
     findings = list(trace.findings)
     if args.write_baseline:
         write_baseline(Path(args.write_baseline), findings)
-        print(f"{len(findings)} findings are known from now on: {args.write_baseline}")
+        known = f"{_count(len(findings), 'finding')} {'is' if len(findings) == 1 else 'are'} known from now on"
+        print(f"{known}: {args.write_baseline}")
     hidden = None
     if config.baseline and not args.write_baseline:
         fresh = without_known(Path(config.baseline), findings)
         hidden, findings = {"file": config.baseline, "known": len(findings) - len(fresh)}, fresh
-    document = to_document(trace, findings, hidden)
+    next_step = None if trace.exit else "nox -s tpu_compile"
+    about["made_of"].update(origin.content([*trace.sources, *_script(trace)]))
+    document = to_document(trace, findings, hidden, {**about, "next": next_step})
     try:
-        publish("report", document, args.out, args.json, None if trace.exit else "nox -s tpu_compile", args.quiet)
+        publish("report", document, args.out, args.json, next_step, args.quiet)
     except OSError as error:
         print(f"xla_sim run: the report can't be written to {args.out}: {error.strerror or error}.", file=sys.stderr)
         return CANNOT
     if trace.exit != 0:
         return FAILED
     return FINDINGS if not args.write_baseline and fails(findings, config.fail_on) else OK
+
+
+def _script(trace: Trace) -> tuple[str, ...]:
+    """The one file that is known of a program that was killed, or that went to another folder."""
+    return () if trace.argv[0] == "-m" else trace.argv[:1]

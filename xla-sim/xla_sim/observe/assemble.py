@@ -47,6 +47,7 @@ def build(
         unknown=_unknown(stack, events),
         metrics=metrics.read_text(encoding="utf-8", errors="replace") if metrics.exists() else "",
         warmup_steps=warmup_steps,
+        sources=tuple(file for event in events if event["e"] == "sources" for file in event["files"]),
     )
 
 

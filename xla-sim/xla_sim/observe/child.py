@@ -6,6 +6,7 @@ the parent through a pipe of its own, since it is noise there.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -139,6 +140,16 @@ def _call(path: Path) -> None:
     path.with_name("result.pkl").write_bytes(pickle.dumps(result))
 
 
+def _sources(arguments: list[str]) -> list[str]:
+    """The files of the program's own code: its script, and what it imported that is no library's."""
+    names = [name for name in sys.modules if name != "_remote_module_non_scriptable"]  # which torch writes for itself
+    files = {getattr(sys.modules[name], "__dict__", {}).get("__file__") or "" for name in names} | {arguments[0]}
+    for name in (arguments[1], f"{arguments[1]}.__main__") if arguments[0] == "-m" else ():
+        with contextlib.suppress(ImportError):  # what ran as __main__ has left sys.modules
+            files.add(getattr(importlib.util.find_spec(name), "origin", None) or "")
+    return sorted(file for file in files if os.path.isfile(file) and ownership.is_user_file(file))
+
+
 def _module_is_user(name: str) -> None:
     spec = importlib.util.find_spec(name.partition(".")[0])
     if spec is not None and spec.origin:
@@ -164,6 +175,7 @@ def run(directory: Path, arguments: list[str], imported: Sequence[Any] = ()) -> 
     else:
         watch_imports(observer)
     status = run_program(arguments, directory)
+    observer.recorder.harmless(lambda: observer.recorder.emit("sources", files=_sources(arguments)))
     observer.recorder.emit("exit", status=status)
     observer.finish()
     sys.stdout.flush()
@@ -171,5 +183,10 @@ def run(directory: Path, arguments: list[str], imported: Sequence[Any] = ()) -> 
     return status
 
 
+def main(arguments: list[str]) -> int:
+    """RUN_DIR [-m] PROGRAM [ARGS…]."""
+    return run(Path(arguments[0]), arguments[1:])
+
+
 if __name__ == "__main__":
-    sys.exit(run(Path(sys.argv[1]), sys.argv[2:]))
+    sys.exit(main(sys.argv[1:]))

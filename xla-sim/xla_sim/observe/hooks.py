@@ -28,7 +28,7 @@ PARAMETER_BYTES = 4 << 30  # parameters are checked for NaN at the end, up to th
 def environment(directory: Path, environ: dict[str, str]) -> dict[str, str]:
     """The variables that make torch_xla keep its records, beside those that are set already."""
     flags = (
-        f"--xla_dump_to={directory / 'dump'} --xla_dump_hlo_as_proto --xla_dump_hlo_as_text=false "
+        f"--xla_dump_to={_quoted(directory / 'dump')} --xla_dump_hlo_as_proto --xla_dump_hlo_as_text=false "
         "--xla_dump_hlo_module_re=.*"  # SyncTensorsGraph, or what the program calls it (torch_xla.compile)
     )
     return {
@@ -41,6 +41,11 @@ def environment(directory: Path, environ: dict[str, str]) -> dict[str, str]:
         "XLA_FLAGS": f"{environ.get('XLA_FLAGS', '')} {flags}".strip(),
         "TF_CPP_MIN_LOG_LEVEL": environ.get("TF_CPP_MIN_LOG_LEVEL", "1"),
     }
+
+
+def _quoted(path: Path) -> str:
+    """As a flag of XLA's can hold it, which ends at a space unless there are quotes around it."""
+    return f'"{path}"' if " " in str(path) else str(path)
 
 
 class Observer:

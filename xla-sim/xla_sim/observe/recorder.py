@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from xla_sim.hlo import module as hlo
+from xla_sim.hlo import text
 from xla_sim.observe.frames import RawFrame
 from xla_sim.ownership import is_ours
 
@@ -26,7 +27,7 @@ MAX_GRAPH_BYTES = 256 << 20  # all of them together
 
 
 class Recorder:
-    """Writes ``events.jsonl`` and ``graphs/<hash>.pb`` of one run."""
+    """Writes ``events.jsonl``, ``graphs/<hash>.pb`` and ``hlo/<hash>.txt`` of one run."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -130,3 +131,5 @@ class Recorder:
         self._graph_bytes += len(module)
         self._graphs[hash] = f"graphs/{hash}.pb"
         self.emit("hlo", hash=hash, path=self._graphs[hash])
+        if len(module) <= text.SMALL or os.environ.get("XLA_SIM_DUMP_HLO"):
+            text.keep(module, self.directory / "hlo" / f"{hash}.txt")

@@ -20,7 +20,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Union
 
-from xla_sim import ownership
+from xla_sim import hints, ownership
+from xla_sim.observe import isolated
 from xla_sim.observe.assemble import build
 from xla_sim.observe.hooks import environment
 from xla_sim.observe.warm import Forked, Warm
@@ -36,6 +37,7 @@ OURS = (
     "request.json",
     "graphs",
     "dump",
+    "hlo",
 )
 LOG_BYTES = 4 << 20  # of native noise that is kept: the first half and the last
 GRACE = 10.0  # seconds between asking a program to stop and making it
@@ -55,6 +57,9 @@ def supervise_script(
     warmup_steps: int = 2,
     compare_eager: bool = False,
     warm: bool = False,
+    progress: Callable[[], None] | None = None,
+    dump_hlo: bool = False,
+    python: str = sys.executable,
 ) -> Trace:
     """Run ``SCRIPT [ARGS…]`` or ``-m MODULE [ARGS…]`` with its files in ``directory``.
 
@@ -63,13 +68,18 @@ def supervise_script(
         warmup_steps: steps that may compile.
         compare_eager: repeat the first training step's forward pass in eager PyTorch.
         warm: start it from a process that has imported torch_xla already; see `observe.warm`.
+        progress: called some times a second while it runs.
+        dump_hlo: write every graph as text, however large.
+        python: what runs it; another one than this needs torch_xla and nothing of ours.
 
     Raises:
         CannotRun: torch_xla isn't installed, or the directory can't be written.
     """
     _know_user_files(arguments)
     extra = {"XLA_SIM_COMPARE_EAGER": "1"} if compare_eager else {}
-    return _supervise(list(arguments), list(arguments), directory, timeout, warmup_steps, extra, warm)
+    if dump_hlo:
+        extra["XLA_SIM_DUMP_HLO"] = "1"
+    return _supervise(list(arguments), list(arguments), directory, timeout, warmup_steps, extra, warm, progress, python)
 
 
 def supervise_call(
@@ -101,24 +111,23 @@ def supervise_call(
     )
 
 
-def check_environment() -> None:
-    """
+def check_environment(python: str = sys.executable) -> None:
+    """Whether programs can run in this Python; one that was found elsewhere was asked when it was found.
+
     Raises:
         CannotRun: when torch_xla can't be here, or isn't.
     """
     import importlib.util
     import platform
 
-    if importlib.util.find_spec("torch_xla") is not None:
+    if python != sys.executable or importlib.util.find_spec("torch_xla") is not None:
         return
     if sys.platform != "linux" or platform.machine() != "x86_64":
         raise CannotRun(
             "torch_xla has wheels for x86-64 Linux only, and this is "
-            f"{platform.system()} on {platform.machine()}: open the repository in its dev container (.devcontainer/)."
+            f"{platform.system()} on {platform.machine()}: work in a linux/amd64 container (a generated repository has .devcontainer/)."
         )
-    raise CannotRun(
-        f"torch_xla isn't installed in {sys.executable}: run it through `nox -s xla_sim`, which installs it."
-    )
+    raise CannotRun(f"torch_xla isn't installed in {sys.executable}: {hints.simulation_made_by()}.")
 
 
 def prepare(directory: Path) -> Path:
@@ -166,15 +175,20 @@ def _supervise(
     warmup_steps: int,
     extra: dict[str, str],
     warm: bool,
+    progress: Callable[[], None] | None = None,
+    python: str = sys.executable,
 ) -> Trace:
     """Run the program to its end, whatever that is, and build its Trace."""
-    check_environment()
+    check_environment(python)
     directory = prepare(directory)
     reading, writing = os.pipe()
     environ = {**os.environ, **environment(directory, dict(os.environ)), **extra, "XLA_SIM_NATIVE_LOG": str(writing)}
-    package = str(Path(__file__).resolve().parents[2])
-    environ["PYTHONPATH"] = os.pathsep.join(filter(None, [environ.get("PYTHONPATH", ""), package]))
-    command = [sys.executable, "-m", "xla_sim.observe.child", str(directory), *arguments]
+    if python == sys.executable:
+        package = str(Path(__file__).resolve().parents[2])
+        environ["PYTHONPATH"] = os.pathsep.join(filter(None, [environ.get("PYTHONPATH", ""), package]))
+        command = [python, "-m", "xla_sim.observe.child", str(directory), *arguments]
+    else:
+        command = isolated.command(python, "xla_sim.observe.child", str(directory), *arguments)
     started = time.perf_counter()
     with _stoppable() as stopped:
         child: Child = (
@@ -185,7 +199,7 @@ def _supervise(
         os.close(writing)
         log = threading.Thread(target=_drain, args=(reading, directory / "native.log"), daemon=True)
         log.start()
-        ending = _wait(child, timeout, stopped)
+        ending = _wait(child, timeout, stopped, progress)
     seconds = time.perf_counter() - started
     log.join(2)
     status = child.returncode or 0
@@ -200,12 +214,16 @@ def _supervise(
     return trace
 
 
-def _wait(child: Child, timeout: float | None, stopped: threading.Event) -> str:
+def _wait(
+    child: Child, timeout: float | None, stopped: threading.Event, progress: Callable[[], None] | None = None
+) -> str:
     deadline = None if timeout is None else time.monotonic() + timeout
     while True:
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(0.2)
             return "was interrupted" if stopped.is_set() else ""
+        if progress is not None:
+            progress()
         if stopped.is_set():
             _stop(child)
             return "was interrupted"

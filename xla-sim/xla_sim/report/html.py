@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import collections
 import functools
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from xla_sim.report import chip_table as chips
 from xla_sim.report import timeline
-from xla_sim.report.content import summary
+from xla_sim.report.content import metric_rows, rule_blocks, summary
 from xla_sim.report.content.document import all_findings
 from xla_sim.report.content.excerpts import excerpt
 from xla_sim.report.content.words import clean, count, duration, flop, memory, place, size, spans, times
@@ -23,6 +25,8 @@ MOST_GRAPHS = 40  # with their contents; the others are in report.json
 MOST_LISTED = 100  # inputs, outputs or ops of a graph
 SHORT_LINE = 100  # columns of JSON
 MOST_METRICS = 200_000  # characters of torch_xla's metrics report
+EMBEDDED = 64 << 10  # bytes of a graph's text that the page itself carries
+ALL_EMBEDDED = 1 << 20  # bytes of all of them; the others are links to their files
 SEVERITY = {"error": "error", "warning": "warning", "info": "note"}
 
 
@@ -44,15 +48,21 @@ def template() -> Any:
     return environment.get_template("report.html.j2")
 
 
-def render(document: Document, root: Path | None = None) -> str:
+def render(
+    document: Document, root: Path | None = None, directory: Path | None = None, next_step: str | None = None
+) -> str:
     """The page.
 
     Args:
         root: the directory that locations are relative to, for the code excerpts; the working directory by default.
+        directory: where the report's files are, for the graphs' texts.
+        next_step: the command to run next; what the run named when nothing came after it.
     """
     entries = document.get("timeline") or []
     findings = list(all_findings(document))
     graphs = list(document.get("graphs") or ())
+    rules = _rules(findings[:MOST_FINDINGS])
+    explained = {rule["name"] for rule in rules}
     page = template().render(
         title=summary.title(document),
         subtitle=summary.subtitle(document),
@@ -62,22 +72,50 @@ def render(document: Document, root: Path | None = None) -> str:
         facts=summary.facts(document),
         took=summary.took(document),
         command=" ".join(map(clean, (document.get("program") or {}).get("argv", ()))),
+        origin=_origin(document),
+        repeat=clean(document.get("command") or ""),
+        next=clean(next_step or _next(document)),
         stack={clean(name): clean(version) for name, version in (document.get("stack") or {}).items() if version},
         picture=timeline.picture(entries),
         strip=(timeline.WIDTH, timeline.HEIGHT),
         rows=timeline.rows(entries),
         rows_left=timeline.left_out(entries),
-        findings=[_finding(one, root or Path.cwd()) for one in findings[:MOST_FINDINGS]],
+        findings=[_finding(one, root or Path.cwd(), explained) for one in findings[:MOST_FINDINGS]],
         findings_left=max(0, len(findings) - MOST_FINDINGS),
+        rules=rules,
         chips=_chip_rows(document),
         parts=chips.PARTS,
         compiler=_compiler(document),
         fit=_fit(document.get("fit")),
-        graphs=[_graph(graph) for graph in graphs[:MOST_GRAPHS]],
+        graphs=_graphs(graphs[:MOST_GRAPHS], directory),
         graphs_left=max(0, len(graphs) - MOST_GRAPHS),
+        metric_rows=metric_rows.rows(document.get("metrics") or ""),
         metrics=clean((document.get("metrics") or "")[:MOST_METRICS], keep="\n\t"),
     )
     return str(page)
+
+
+def _origin(document: Document) -> str:
+    """``2026-12-01 03:29 UTC, of commit 1a2b3c4d5e with changes, program 9f8e7d6c5b (3 files)``."""
+    made_of = document.get("made_of") or {}
+    at = clean(document.get("made_at") or "")
+    parts = [re.sub(r"T(\d\d:\d\d):\d\dZ$", r" \1 UTC", at)]
+    if made_of.get("commit"):
+        changed = " with changes that aren't committed" if made_of.get("dirty") else ""
+        parts.append(f"commit {clean(made_of['commit'])[:12]}{changed}")
+    if made_of.get("hash"):
+        parts.append(f"program {clean(made_of['hash'])[:12]} ({count(made_of['files'], 'file')})")
+    return ", ".join(filter(None, parts))
+
+
+def _next(document: Document) -> str:
+    return "" if document.get("compile") or document.get("fit") else document.get("next") or ""
+
+
+def _rules(findings: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The pages of the rules that spoke, in the order in which they did."""
+    pages = (rule_blocks.page(name) for name in dict.fromkeys(finding["rule"] for finding in findings))
+    return [page for page in pages if page]
 
 
 def _compiler(document: Document) -> str:
@@ -86,11 +124,12 @@ def _compiler(document: Document) -> str:
     return ", ".join(f"{name} {clean(versions[name])}" for name in ("jax", "jaxlib", "libtpu") if versions.get(name))
 
 
-def _finding(finding: Mapping[str, Any], root: Path) -> dict[str, Any]:
+def _finding(finding: Mapping[str, Any], root: Path, explained: Collection[str]) -> dict[str, Any]:
     location = finding["location"]
     return {
         "code": clean(finding["code"]),
         "rule": clean(finding["rule"]),
+        "explained": finding["rule"] in explained,
         "severity": finding["severity"],
         "severity_word": SEVERITY[finding["severity"]],
         "message": spans(clean(finding["message"], keep="\n")),
@@ -178,6 +217,29 @@ def _fit(fit: Mapping[str, Any] | None) -> dict[str, Any] | None:
         "search": rows,
         "picture": chips.search_picture(fit),
     }
+
+
+def _graphs(graphs: Iterable[Mapping[str, Any]], directory: Path | None) -> list[dict[str, Any]]:
+    left, shown = ALL_EMBEDDED, []
+    for graph in graphs:
+        link = _text_link(graph, directory, min(left, EMBEDDED))
+        left -= link["size"] if link and link["embedded"] else 0
+        shown.append({**_graph(graph), "text": link})
+    return shown
+
+
+def _text_link(graph: Mapping[str, Any], directory: Path | None, room: int) -> dict[str, Any] | None:
+    """To a graph's HLO as text: the text itself while there is room for it, so that the page can be sent alone."""
+    path = graph.get("text") or ""
+    if directory is None or not re.fullmatch(r"hlo/\w+\.txt", path):
+        return None
+    try:
+        size = (directory / path).stat().st_size
+        data = (directory / path).read_bytes() if size <= room else None
+    except OSError:
+        return None
+    url = path if data is None else "data:text/plain;charset=utf-8;base64," + base64.b64encode(data).decode()
+    return {"url": url, "name": path.removeprefix("hlo/"), "size": size, "embedded": data is not None}
 
 
 def _graph(graph: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ def publish(
         kind: "report", "compile" or "fit": the name of its file.
         directory: of the run; None: print alone.
         copy: one more file for the document.
-        next_step: the command to print as the next one.
+        next_step: the command to name as the next one.
 
     Raises:
         OSError: a file can't be written.
@@ -40,7 +40,7 @@ def publish(
     if kind != "report":
         write_atomic(directory / f"{kind}.json", to_json(document))
         whole = load_directory(directory)
-    write_reports(directory, whole)
+    write_reports(directory, whole, next_step)
     if not quiet:
         print_terminal(whole, directory, next_step)
 

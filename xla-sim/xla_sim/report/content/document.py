@@ -24,15 +24,26 @@ class DocumentError(ValueError):
     """A file is no report document; the message is a sentence for the user."""
 
 
-def to_document(trace: Trace, findings: Iterable[Finding], base: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def to_document(
+    trace: Trace,
+    findings: Iterable[Finding],
+    base: Mapping[str, Any] | None = None,
+    about: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
     """The document of one run.
 
     Args:
         base: what a baseline file hid: ``{"file": "xla_sim.baseline.json", "known": 3}``.
+        about: ``made_at``, ``made_of``, ``command`` and ``next``, as far as they are known; see the schema.
     """
+    about = about or {}
     found = sorted(findings, key=lambda finding: -SEVERITIES.index(finding.severity))
     document = {
         "schema": SCHEMA,
+        "made_at": about.get("made_at"),
+        "made_of": about.get("made_of"),
+        "command": about.get("command"),
+        "next": about.get("next"),
         "program": {
             "argv": list(trace.argv),
             "exit": trace.exit,

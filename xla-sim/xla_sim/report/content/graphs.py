@@ -29,6 +29,7 @@ def describe(graphs: Iterable[Graph], directory: Path) -> list[dict[str, Any]]:
             "cause": graph.cause,
             "location": brief(graph.location),
             "hlo": graph.hlo,
+            "text": _text(graph, directory),
             "seconds": graph.seconds or None,
             "input_count": graph.inputs,
             "output_count": graph.outputs,
@@ -46,6 +47,12 @@ def describe(graphs: Iterable[Graph], directory: Path) -> list[dict[str, Any]]:
             relatives.append((graph.hash, module))
         entries.append(entry)
     return entries
+
+
+def _text(graph: Graph, directory: Path) -> str:
+    """Where its HLO is as text, relative to the run directory; empty when it wasn't written."""
+    path = f"hlo/{graph.hash}.txt"
+    return path if graph.hlo and (directory / path).is_file() else ""
 
 
 def _open(path: Path) -> Any:
