@@ -16,6 +16,8 @@ from xla_sim.compiler.pool import TpuUnavailable, probe, python
 from xla_sim.compiler.results import CompileRequest, CompileResult
 from xla_sim.compiler.scheduler import Limits, compile_all
 
+# LLVM's optimisations make programs that step a few times slower, not faster. The graphs that rules read are those before XLA optimises.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
 PROGRAMS = Path(__file__).parent / "helpers" / "tpu_programs.py"
 
 
