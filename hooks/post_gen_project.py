@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -33,7 +34,7 @@ def is_comparison_by_cruft(project: Path, answers: dict[str, str]) -> bool:
 def remove_caches(project: Path) -> None:
     """vendor/xla-sim is copied as it is, with what Python and the linters left in it."""
     for name in ("__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", "*.egg-info", "dist", "build"):
-        for cache in (project / "vendor").rglob(name):
+        for cache in (project / "vendor" / "xla-sim").rglob(name):
             shutil.rmtree(cache, ignore_errors=True)
 
 
@@ -63,7 +64,9 @@ def simulator_source(answers: dict[str, str]) -> str:
 
 def leave_simulator_out(project: Path, answers: dict[str, str]) -> None:
     """The answer `package`: no folder of it, and the commit that this template is at as the version."""
-    shutil.rmtree(project / "vendor", ignore_errors=True)
+    shutil.rmtree(project / "vendor" / "xla-sim", ignore_errors=True)
+    with contextlib.suppress(OSError):  # the person's own, below vendor/
+        (project / "vendor").rmdir()
     (project / ".gitattributes").unlink(missing_ok=True)
     for name in ("environment.yml", "noxfile.py"):
         path = project / name
@@ -72,7 +75,9 @@ def leave_simulator_out(project: Path, answers: dict[str, str]) -> None:
 
 
 def make_repository(project: Path) -> str | None:
-    """Commit everything; return a sentence when there is no repository in the end."""
+    """Commit everything, in a repository made now; return a sentence when that is not what happened."""
+    if (project / ".git").exists():  # cookiecutter -f, over the person's own
+        return "This folder was a git repository already, so nothing is committed: git diff shows what changed."
     if shutil.which("git") is None:
         return "git isn't installed, so this folder is no repository yet: install git and run git init."
 

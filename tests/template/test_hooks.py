@@ -130,3 +130,34 @@ def test_a_second_baking_does_not_overwrite_the_first(bake: Bake, tmp_path: Path
     assert again.returncode != 0
     assert "already exists" in again.stdout + again.stderr
     assert (repository / "README.md").read_text() == "mine"
+
+
+@pytest.mark.parametrize("simulator", ["vendored", "package"])
+def test_baking_over_a_repository_commits_nothing_and_removes_nothing(
+    bake: Bake, tmp_path: Path, simulator: str
+) -> None:
+    repository = bake(identity(tmp_path, "name = A", "email = a@example.org")).repository
+    before = git(repository, "rev-parse", "HEAD")
+    (repository / "README.md").write_text("mine")
+    (repository / "vendor" / "ours").mkdir()
+    (repository / "vendor" / "ours" / "notes.txt").write_text("mine")
+    git(repository, "add", "README.md")
+    arguments = [
+        "--no-input",
+        "--overwrite-if-exists",
+        "--output-dir",
+        str(repository.parent),
+        f"simulator={simulator}",
+    ]
+    again = subprocess.run(
+        [str(BIN / "cookiecutter"), str(TEMPLATE), *arguments], capture_output=True, text=True, check=False
+    )
+    assert again.returncode == 0, again.stderr
+    assert again.stderr.strip() == (
+        "This folder was a git repository already, so nothing is committed: git diff shows what changed."
+    )
+    assert git(repository, "rev-parse", "HEAD") == before
+    assert git(repository, "diff", "--cached", "--name-only") == "README.md"
+    assert git(repository, "show", ":README.md") == "mine"
+    assert (repository / "vendor" / "ours" / "notes.txt").read_text() == "mine"
+    assert (repository / "vendor" / "xla-sim").exists() == (simulator == "vendored")
