@@ -13,6 +13,7 @@ import loopback
 import pytest
 from conftest import TEMPLATE, run, run_cookiecutter
 from test_environments import without_conda
+from warm_pytest import run_pytest
 
 STACKS = json.loads((TEMPLATE / "cookiecutter.json").read_text(encoding="utf-8"))["__stacks"]
 DEFAULT = next(iter(STACKS))
@@ -154,9 +155,9 @@ def mutate(stack: Stack, mutation: Mutation, copy: Path) -> None:
 
 
 def simulate(stack: Stack, copy: Path, test: str) -> subprocess.CompletedProcess[str]:
-    """Run one test of a copy with the stack's Python."""
+    """Run one test of a copy with the stack's Python, which has torch imported already."""
     variables = {"PYTHONPATH": str(copy / "src"), "PJRT_DEVICE": "CPU", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
-    return run(stack.python, "-m", "pytest", "-q", f"tests/test_xla_simulation.py::{test}", cwd=copy, **variables)
+    return run_pytest(stack.python, copy, "-q", f"tests/test_xla_simulation.py::{test}", **variables)
 
 
 def check_that_it_is_red(stack: Stack, mutation: Mutation, copy: Path) -> None:
