@@ -61,27 +61,10 @@ def lint(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Test the template: answers, hooks, files, cruft, environments, workflow."""
+    """Test the template (answers, hooks, files, cruft, environments, workflow) and each stack from baking to the verdict."""
     session.install(*group("template"))
-    session.run(
-        "pytest",
-        "tests/template",
-        "tests/environment",
-        "-m",
-        "not slow",
-        "-n",
-        "2",
-        "--dist",
-        "loadfile",
-        *session.posargs,
-    )
-
-
-@nox.session
-def tests_stacks(session: nox.Session) -> None:
-    """Test each stack from baking to the verdict, and that broken copies of it turn red."""
-    session.install(*group("template"))
-    session.run("pytest", "tests/template", "-m", "slow", "-n", "2", "--dist", "loadfile", *session.posargs)
+    targets = session.posargs or ["tests/template", "tests/environment"]
+    session.run("pytest", "-n", "2", "--dist", "loadfile", *targets)
 
 
 @nox.session(python=SIMULATION_PYTHON)
