@@ -18,6 +18,7 @@ from xla_sim.compiler.scheduler import Limits, compile_all
 
 # LLVM's optimisations make programs that step a few times slower, not faster. The graphs that rules read are those before XLA optimises.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
+os.environ.setdefault("XLA_SIM_NO_INSTALL", "1")  # a test that means to make the TPU compiler's environment says so
 PROGRAMS = Path(__file__).parent / "helpers" / "tpu_programs.py"
 
 

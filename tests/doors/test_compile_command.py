@@ -175,7 +175,11 @@ def test_an_empty_run_says_so(command: Command, tmp_path: Path) -> None:
     ("python", "sentence"),
     [
         ("/nowhere/python", "and /nowhere/python doesn't start as a Python: "),
-        (sys.executable, "jaxlib, libtpu are not installed here: nox -s tpu_compile makes that environment"),
+        (
+            sys.executable,
+            f"jaxlib, libtpu are not installed in {sys.executable}: "
+            "`python -m xla_sim compile` makes that environment where XLA_SIM_TPU_PYTHON isn't set",
+        ),
     ],
 )
 def test_without_the_compiler_it_says_so_in_one_sentence(

@@ -13,7 +13,7 @@ PACKAGE = Path(xla_sim.__file__).parent
 DOORS = ("__main__", "api", "cli", "config", "notebook", "pytest_plugin", "__init__")
 # From the front doors down; what stands further down knows nothing of what stands above it.
 ORDER = ("doors", "fit", "report", "rules", "predict", "verdict", "compiler", "observe", "hlo", "base")
-BASE = ("trace", "ownership")  # the plain data that every room hands on, and whose file is whose
+BASE = ("trace", "ownership", "hints")  # the data that every room hands on, whose file is whose, what to type next
 ALONE = (
     "environment",
 )  # read by nox before anything is installed: it imports no other room, and front doors import it

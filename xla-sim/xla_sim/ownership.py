@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import os
 import sysconfig
+from collections.abc import Iterable
 
 _OURS = os.path.dirname(os.path.abspath(__file__))
-_LIBRARIES = tuple(
+_libraries: tuple[str, ...] = tuple(
     {os.path.realpath(sysconfig.get_paths()[key]) + os.sep for key in ("stdlib", "platstdlib", "purelib", "platlib")}
 )
 _user_roots: list[str] = []  # folders that count as the user's although they lie inside a library folder
@@ -19,6 +20,13 @@ def add_user_root(folder: str) -> None:
     is_user_file.cache_clear()
 
 
+def add_libraries(folders: Iterable[str]) -> None:
+    """Count these folders as libraries too: those of another Python, which runs the program."""
+    global _libraries
+    _libraries += tuple(os.path.realpath(folder) + os.sep for folder in folders)
+    is_user_file.cache_clear()
+
+
 @functools.lru_cache(maxsize=4096)
 def is_user_file(file: str) -> bool:
     """Whether a person would look for their fault in that file: no library's, not the interpreter's, not ours."""
@@ -27,7 +35,7 @@ def is_user_file(file: str) -> bool:
     path = os.path.realpath(file)
     if path.startswith(_OURS + os.sep):
         return False
-    if "site-packages" in path or "dist-packages" in path or path.startswith(_LIBRARIES):
+    if "site-packages" in path or "dist-packages" in path or path.startswith(_libraries):
         return any(path.startswith(root) for root in _user_roots)
     return True
 

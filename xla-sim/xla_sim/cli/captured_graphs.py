@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from xla_sim import hints
 from xla_sim.compiler.chips import Topology, topology_for
 from xla_sim.compiler.results import CompileRequest
 from xla_sim.report.content.document import DocumentError, load_document
@@ -39,7 +40,7 @@ def captured(path: Path, wanted: str | None, most: int) -> tuple[list[Captured],
     if path.is_file():
         return [_read(path.stem, path, ())], []
     if not path.is_dir():
-        raise InputError(f"there is no {path}: make it with python -m xla_sim run --out {path} SCRIPT")
+        raise InputError(f"there is no {path}: make it with {hints.command()} run --out {path} SCRIPT")
     entries, reported = _entries(path)
     left = []
     lost = [hash for hash, file in entries if not file.is_file()]
@@ -56,7 +57,7 @@ def captured(path: Path, wanted: str | None, most: int) -> tuple[list[Captured],
     if not entries:
         raise InputError(
             f"{path} holds no graph: nothing was compiled on XLA in that run, or it was made by something else; "
-            f"make it with python -m xla_sim run --out {path} SCRIPT"
+            f"make it with {hints.command()} run --out {path} SCRIPT"
         )
     if lost:
         left.append(f"{len(lost)} graphs of the report were not kept on disk and can't be compiled")

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from xla_sim import hints
 from xla_sim.cli import options
 from xla_sim.cli.captured_graphs import InputError, captured, requests_for
 from xla_sim.cli.options import CANNOT, FAILED, FINDINGS, OK, WRONG
@@ -29,7 +30,8 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
         "compile",
         help="hand the captured graphs to the TPU compiler: accepted or not, HBM, padding, a bound on step time",
         description="Compile every graph that `xla_sim run` captured with libtpu's compiler, which needs no TPU. "
-        "Needs Python 3.11 or newer with jax and libtpu: this one, or the one that $XLA_SIM_TPU_PYTHON names.",
+        "jax and libtpu are taken from the Python that $XLA_SIM_TPU_PYTHON names, from this one, from .nox/tpu_compiler, or from an "
+        "environment that is made once in $XLA_SIM_CACHE or ~/.cache/xla_sim.",
     )
     parser.add_argument("directory", type=Path, nargs="?", default=Path("reports/xla_sim"), metavar="DIR",
                         help="a run directory, or one graph (default: reports/xla_sim)")  # fmt: skip
@@ -67,6 +69,7 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
         metavar="DIR",
         help="where results are kept (default: $XLA_SIM_CACHE or ~/.cache/xla_sim/compile)",
     )
+    options.add_no_install(parser)
     parser.add_argument("--no-cache", action="store_true", help="compile again what is known")
     parser.add_argument(
         "--fail-on", choices=FAIL_ON, help="exit with 1 at findings of this severity (default: warning)"
@@ -96,6 +99,7 @@ def _compile(args: argparse.Namespace, config: Config) -> int:
     for sentence in left:
         print(f"xla_sim compile: {sentence}", file=sys.stderr)
     requests = requests_for(graphs, topologies, explicit=bool(args.topology))
+    options.use_compiler(args)
     cache = None if args.no_cache else Cache(args.cache or default_directory())
     limits = Limits(args.timeout or config.timeout or 1800.0, args.memory)
     results: Sequence[CompileResult | None]
@@ -150,7 +154,7 @@ def _tell(args: argparse.Namespace, config: Config, results: Sequence[CompileRes
         }
     )
     try:
-        publish("compile", document, directory, args.json, "nox -s tpu_fit" if not findings else None)
+        publish("compile", document, directory, args.json, hints.fit_next() if not findings else None)
     except DocumentError as error:
         print(f"xla_sim compile: {error}", file=sys.stderr)
         return WRONG

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from xla_sim.compiler.chips import ChipError
 from xla_sim.compiler.pool import TpuUnavailable
 from xla_sim.compiler.scheduler import Limits
 from xla_sim.config import Config, load_config, with_options
+from xla_sim.environment.torch_python import NoTorchXla
 from xla_sim.fit.ask import Job, Told, ask
 from xla_sim.fit.load import Cannot, UserError
 from xla_sim.fit.plan import FitError, NeedsValue
@@ -52,7 +54,8 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
         "fit",
         help="will the full-size model fit on a pod slice, sharded? HBM a chip, collectives, a bound on step time",
         description="Trace one training step with placeholders (no memory, nothing executed), shard it and compile it for a slice. "
-        "Tracing needs torch_xla 2.7 or newer; compiling needs jax and libtpu, here or in the Python that $XLA_SIM_TPU_PYTHON names.",
+        "Tracing needs torch_xla 2.7 or newer in the Python of your program (see --python); compiling needs jax and libtpu, in the Python that "
+        "$XLA_SIM_TPU_PYTHON names or in an environment that is made once (see --no-install).",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -108,6 +111,8 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
         metavar="BYTES",
         help="end a compilation that takes more of this machine's memory, as 8GiB (default: 85 %% of it)",
     )
+    options.add_python(parser)
+    options.add_no_install(parser)
     parser.add_argument("--no-cache", action="store_true", help="compile again what is known")
     parser.add_argument(
         "--fail-on", choices=FAIL_ON, help="exit with 1 at findings of this severity (default: warning)"
@@ -135,7 +140,7 @@ def main(args: argparse.Namespace) -> int:
     except OSError as error:  # also a full disk of temporary files
         print(f"xla_sim fit: {error.filename or args.out}: {error.strerror or error}", file=sys.stderr)
         return CANNOT
-    except (TpuUnavailable, Cannot) as error:
+    except (TpuUnavailable, Cannot, NoTorchXla) as error:
         print(f"xla_sim fit: {error}", file=sys.stderr)
         return CANNOT
 
@@ -167,6 +172,8 @@ def _job(args: argparse.Namespace, table: dict[str, Any]) -> Job:
         args.out,
         Limits(float(args.timeout or table.get("timeout", 3600)), args.memory or _size(table.get("memory"))),
         not args.no_cache,
+        sys.executable if args.traced else options.torch_python(args).path,
+        partial(options.use_compiler, args),
     )
 
 

@@ -10,6 +10,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from xla_sim.cli import compile_command, fit_command, report_command, rules_command, run_command
@@ -36,7 +37,7 @@ class _Parser(argparse.ArgumentParser):
 def parser() -> argparse.ArgumentParser:
     """The commands in the order of the evidence that they bring."""
     main = _Parser(
-        prog="python -m xla_sim",
+        prog="xla-sim" if Path(sys.argv[0]).name == "xla-sim" else "python -m xla_sim",
         description="Tell, with no TPU in sight, what a TPU would say to a PyTorch/XLA training program.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,

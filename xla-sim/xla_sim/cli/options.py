@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
+import sys
+
+from xla_sim import hints, ownership
+from xla_sim.compiler.pool import TpuUnavailable
+from xla_sim.environment.compiler_python import CannotMake, compiler_python
+from xla_sim.environment.torch_python import TorchPython, find_torch_python
 
 OK, FINDINGS, WRONG, FAILED, CANNOT = range(5)  # FAILED: the program itself, or the user stopped it
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
@@ -48,3 +55,53 @@ def words(text: str) -> tuple[str, ...]:
     if not found:
         raise argparse.ArgumentTypeError("it is empty; name one, as v5e")
     return found
+
+
+def add_python(parser: argparse.ArgumentParser) -> None:
+    """``--python``, of commands that run the user's code."""
+    parser.add_argument(
+        "--python",
+        metavar="PATH",
+        help="the Python that has torch_xla, or its environment's folder (default: $XLA_SIM_PYTHON, this one, the active "
+        "environment, .venv, venv, .nox/env, or what is on the path)",
+    )
+
+
+def add_no_install(parser: argparse.ArgumentParser) -> None:
+    """``--no-install``, of commands that need the TPU compiler."""
+    parser.add_argument(
+        "--no-install",
+        action="store_true",
+        help="don't make the TPU compiler's environment (once, about 1 GB) where there is none; also XLA_SIM_NO_INSTALL=1",
+    )
+
+
+def torch_python(args: argparse.Namespace) -> TorchPython:
+    """The Python that runs the user's code, told in a line when it isn't this one.
+
+    Raises:
+        NoTorchXla: there is none.
+    """
+    found = find_torch_python(args.python, hints.simulation_made_by())
+    if not found.is_this:
+        ownership.add_libraries(found.libraries)
+        print(f"xla_sim {args.command}: the program runs in {found}", file=sys.stderr)
+    return found
+
+
+def use_compiler(args: argparse.Namespace) -> None:
+    """Have the TPU compiler's Python in $XLA_SIM_TPU_PYTHON, and make it where there is none.
+
+    Raises:
+        TpuUnavailable: it can't be made, or mustn't.
+    """
+
+    def tell(line: str) -> None:
+        print(f"xla_sim {args.command}: {line}", file=sys.stderr, flush=True)
+
+    try:
+        found = compiler_python(not args.no_install, tell)
+    except CannotMake as error:
+        raise TpuUnavailable(str(error)) from error
+    if found is not None:
+        os.environ["XLA_SIM_TPU_PYTHON"] = found

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from xla_sim import hints
+
 FORMATS = ("terminal", "json", "html", "github", "markdown", "sarif")
 
 
@@ -83,7 +85,7 @@ def _compare(args: argparse.Namespace) -> int:
     for directory, document in zip(args.compare, documents):
         if document["program"] is None:
             raise DocumentError(
-                f"{directory} holds no run to compare: make one with python -m xla_sim run --out {directory} SCRIPT"
+                f"{directory} holds no run to compare: make one with {hints.command()} run --out {directory} SCRIPT"
             )
     lines = compare.compare(*documents)
     if args.format == "json":

@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from xla_sim import hints
 from xla_sim.cli import options
 from xla_sim.cli.options import CANNOT, FAILED, FINDINGS, OK
 from xla_sim.config import Config, load_config, with_options
+from xla_sim.environment.torch_python import NoTorchXla
 from xla_sim.rules.selection import FAIL_ON, ConfigError, fails
 from xla_sim.trace import Trace
 
@@ -25,7 +27,7 @@ def add_parser(commands: Any) -> None:
         help="run a training program on XLA's CPU device and report what a TPU would punish",
         description="Run an unmodified program on XLA's CPU device under observation. Options of xla_sim come before "
         "the program, the program's own after it.",
-        usage="python -m xla_sim run [options] SCRIPT [ARGS…]\n       python -m xla_sim run [options] -m MODULE [ARGS…]",
+        usage="%(prog)s [options] SCRIPT [ARGS…]\n       %(prog)s [options] -m MODULE [ARGS…]",
     )
     run.add_argument("--out", type=Path, metavar="DIR", default=Path("reports/xla_sim"),
                      help="where the files of the run go (default: reports/xla_sim)")  # fmt: skip
@@ -43,6 +45,7 @@ def add_parser(commands: Any) -> None:
                      help="repeat the first training step's forward pass in eager PyTorch and compare module by module")  # fmt: skip
     run.add_argument("--dump-hlo", action="store_true",
                      help="write every captured graph as HLO text into hlo/ of the run directory, however large")  # fmt: skip
+    options.add_python(run)
     run.add_argument("--quiet", "-q", action="store_true", help="print no report, and no live line while it runs")
     run.add_argument("program", nargs=argparse.REMAINDER, metavar="SCRIPT [ARGS…]", help="the program, or -m MODULE")
     run.set_defaults(main=main)
@@ -55,7 +58,7 @@ def protect_module(words: list[str]) -> list[str]:
     position = words.index("-m")
     before = words[1:position]
     options_with_value = {"--out", "--json", "--fail-on", "--select", "--ignore", "--warmup-steps", "--timeout",
-                          "--baseline", "--write-baseline"}  # fmt: skip
+                          "--baseline", "--write-baseline", "--python"}  # fmt: skip
     positional = [
         w for w, last in zip(before, ["", *before]) if not w.startswith("-") and last not in options_with_value
     ]
@@ -84,6 +87,7 @@ def main(args: argparse.Namespace) -> int:
     about = {"made_at": origin.now(), "made_of": made_of, "command": _command(args, program)}
     threading.Thread(target=_prepare, daemon=True).start()
     try:
+        python = options.torch_python(args).path
         with live_line(args.out, args.quiet) as progress:
             trace = supervise_script(
                 program,
@@ -93,8 +97,9 @@ def main(args: argparse.Namespace) -> int:
                 args.compare_eager,
                 progress=progress,
                 dump_hlo=args.dump_hlo,
+                python=python,
             )
-    except CannotRun as error:
+    except (CannotRun, NoTorchXla) as error:
         print(f"xla_sim run: {error}", file=sys.stderr)
         return CANNOT
     _title_texts(trace, args)
@@ -109,7 +114,7 @@ def _folder(program: Sequence[str]) -> Path:
 def _command(args: argparse.Namespace, program: Sequence[str]) -> str:
     """What repeats this run: the options that were given, and the program's own words."""
     words = ["python", "-m", "xla_sim", "run", "--out", str(args.out)]
-    for name in ("fail_on", "select", "ignore", "warmup_steps", "timeout", "baseline"):
+    for name in ("fail_on", "select", "ignore", "warmup_steps", "timeout", "baseline", "python"):
         value = getattr(args, name)
         if value is not None:
             told = ",".join(value) if isinstance(value, (list, tuple)) else f"{value:g}" if name == "timeout" else value
@@ -151,13 +156,13 @@ def _check_program(program: Sequence[str]) -> None:
         ConfigError: there is no such program.
     """
     if not program:
-        raise ConfigError("run needs a program: python -m xla_sim run SCRIPT [ARGS…], or run -m MODULE [ARGS…].")
+        raise ConfigError(f"run needs a program: {hints.command()} run SCRIPT [ARGS…], or run -m MODULE [ARGS…].")
     if program[0] == "-m":
         if len(program) < 2:
-            raise ConfigError("-m needs a module: python -m xla_sim run -m package.train.")
+            raise ConfigError(f"-m needs a module: {hints.command()} run -m package.train.")
         return
     if program[0].startswith("-"):
-        raise ConfigError(f"run has no option {program[0]!r}. See `python -m xla_sim run --help`.")
+        raise ConfigError(f"run has no option {program[0]!r}. See `{hints.command()} run --help`.")
     path = Path(program[0])
     if path.is_dir():
         raise ConfigError(f"{path} is a folder; name a Python script, or a module with -m.")
@@ -180,7 +185,7 @@ def _tell(trace: Trace, config: Config, args: argparse.Namespace, about: dict[st
     if config.baseline and not args.write_baseline:
         fresh = without_known(Path(config.baseline), findings)
         hidden, findings = {"file": config.baseline, "known": len(findings) - len(fresh)}, fresh
-    next_step = None if trace.exit else "nox -s tpu_compile"
+    next_step = None if trace.exit else hints.compile_next(args.out)
     about["made_of"].update(origin.content([*trace.sources, *_script(trace)]))
     document = to_document(trace, findings, hidden, {**about, "next": next_step})
     try:

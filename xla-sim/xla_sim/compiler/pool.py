@@ -15,6 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
+from xla_sim import hints
+
 if TYPE_CHECKING:  # typing has it from Python 3.11 on; the TPU environment has no typing_extensions
     from typing_extensions import Self
 
@@ -27,7 +29,6 @@ for name in ("jaxlib", "libtpu", "protobuf", "numpy"):
 print(json.dumps(found))
 """
 _NEEDS = "needs Python 3.11 or newer with jax and libtpu on x86-64 Linux"
-_INSTALL = "nox -s tpu_compile makes that environment, as does: pip install -r requirements-tpu.txt"
 
 
 class TpuUnavailable(RuntimeError):
@@ -76,11 +77,15 @@ def probe() -> dict[str, str]:
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         raise TpuUnavailable(f"the TPU compiler {_NEEDS}, and {python()} doesn't start as a Python: {error}") from error
     if tuple(map(int, found["python"].split(".")))[:2] < (3, 11):
-        raise TpuUnavailable(f"the TPU compiler {_NEEDS}, and this is Python {found['python']}: {_INSTALL}")
+        raise TpuUnavailable(
+            f"the TPU compiler {_NEEDS}, and this is Python {found['python']}: {hints.compiler_made_by()}"
+        )
     missing = [name for name in ("jaxlib", "libtpu", "protobuf", "numpy") if name not in found]
     if missing:
         verb = "is" if len(missing) == 1 else "are"
-        raise TpuUnavailable(f"the TPU compiler {_NEEDS}; {', '.join(missing)} {verb} not installed here: {_INSTALL}")
+        raise TpuUnavailable(
+            f"the TPU compiler {_NEEDS}; {', '.join(missing)} {verb} not installed in {python()}: {hints.compiler_made_by()}"
+        )
     return found
 
 
@@ -147,7 +152,7 @@ class Pool:
         event = json.loads(line) if line else {"event": "unavailable", "message": _last_line(self._log)}
         if event["event"] != "ready":
             process.wait()
-            raise TpuUnavailable(f"the TPU compiler can't be loaded: {event['message']} ({_INSTALL})")
+            raise TpuUnavailable(f"the TPU compiler can't be loaded: {event['message']} ({hints.compiler_made_by()})")
         return process
 
     def _stop(self) -> None:

@@ -6,7 +6,9 @@ installed one reads the metadata that was made of it.
 
 from __future__ import annotations
 
+import importlib
 import re
+import sys
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -26,10 +28,6 @@ def compiler_requirements() -> tuple[str, ...]:
 
 
 def _parse(path: Path) -> dict[str, Any]:
-    try:
-        import tomllib as toml
-    except ImportError:  # Python 3.9 and 3.10
-        import tomli as toml
-
+    toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     table: dict[str, Any] = toml.loads(path.read_text(encoding="utf-8"))
     return table

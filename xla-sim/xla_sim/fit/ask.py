@@ -14,6 +14,7 @@ from xla_sim.compiler.chips import ChipError, Topology, find_chip, find_topology
 from xla_sim.compiler.scheduler import Limits, compile_all
 from xla_sim.fit import interruption
 from xla_sim.fit.annotate import tensor_specs
+from xla_sim.fit.elsewhere import trace_in
 from xla_sim.fit.load import load, read, trace, write
 from xla_sim.fit.plan import FitError, Plan
 from xla_sim.fit.question import Answer, Question, answer, prepare
@@ -40,6 +41,8 @@ class Job:
     out: Path
     limits: Limits
     cached: bool
+    python: str = sys.executable  # that has torch_xla
+    ready: Callable[[], None] = lambda: None  # called before something is compiled
 
 
 @dataclass(frozen=True)
@@ -158,18 +161,23 @@ class _Sources:
     def __init__(self, job: Job) -> None:
         self._job = job
         self._traces: dict[int | None, tuple[Plan, bytes]] = {}
-        self._function: Callable[..., Any] | None = None if job.traced else load(job.target)
+        here = not job.traced and job.python == sys.executable
+        self._function: Callable[..., Any] | None = load(job.target) if here else None
+        self._varies = here and "batch_size" in inspect.signature(self._function).parameters  # type: ignore[arg-type]
 
     @property
     def varies(self) -> bool:
         """Whether the batch size can be set from outside."""
-        return self._function is not None and "batch_size" in inspect.signature(self._function).parameters
+        return self._varies
 
     def traced(self, batch_size: int | None) -> tuple[Plan, bytes]:
         if batch_size not in self._traces:
-            if self._function is None:
-                assert self._job.traced is not None
+            if self._job.traced is not None:
                 self._traces[batch_size] = read(self._job.traced)
+            elif self._function is None:
+                job = self._job
+                made, self._varies = trace_in(job.python, job.target, batch_size, job.checkpoint, job.out)
+                self._traces[batch_size] = self._traces[made[0].batch_size] = made
             else:
                 made = trace(self._function, self._job.target, batch_size, self._job.checkpoint)
                 write(self._job.out, *made)
@@ -178,13 +186,14 @@ class _Sources:
 
     def keep(self, best: Answer) -> None:
         """Leave the trace of this answer in the folder, for --traced."""
-        if self._function is not None:
+        if self._job.traced is None:
             write(self._job.out, best.question.plan, best.question.graph)
 
     def ask(self, topology: Topology, mesh: Mesh, batch_size: int | None) -> Answer:
         interruption.check()
         plan, graph = self.traced(batch_size)
         interruption.check()
+        self._job.ready()
         table = self._job.shardings
         question = Question(
             plan, graph, topology, mesh, table.get("parameters", {}), table.get("activations", {}), self._job.code

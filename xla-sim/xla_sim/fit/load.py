@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from xla_sim import hints
 from xla_sim.fit.plan import FitError, Plan
 from xla_sim.fit.sharding import ShardingError
 from xla_sim.fit.wording import explain
@@ -37,7 +38,7 @@ def load(target: str) -> Callable[..., Any]:
     missing = [package for package in ("torch", "torch_xla") if importlib.util.find_spec(package) is None]
     if missing:
         raise Cannot(
-            f"tracing needs {' and '.join(missing)}, not installed here: run fit in the simulation's environment (nox -s tpu_fit)"
+            f"tracing needs {' and '.join(missing)}, not installed in {sys.executable}: {hints.simulation_made_by()}"
         )
     from xla_sim.fit.tracing import needs
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-
 _MANY = True
 # message: {field: (number, type, repeated)}; a type in capitals is another message of this table
 _FIELDS: dict[str, dict[str, tuple[int, str, bool]]] = {
@@ -208,6 +206,9 @@ _FIELDS: dict[str, dict[str, tuple[int, str, bool]]] = {
 
 @functools.lru_cache(maxsize=1)
 def _messages() -> dict[str, Any]:
+    # here, because the observed program's Python imports this module, reads no message, and may have no protobuf
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
     file = descriptor_pb2.FileDescriptorProto(name="xla_sim.proto", package="xla_sim", syntax="proto3")
     kinds = descriptor_pb2.FieldDescriptorProto
     for message, fields in _FIELDS.items():

@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
+from xla_sim import hints
 from xla_sim.trace import SEVERITIES, Finding, Location, Trace
 
 
@@ -83,4 +84,4 @@ def find_rule(name_or_code: str) -> Rule:
             return rule
     near = difflib.get_close_matches(wanted.lower(), [r.name for r in rules] + [r.code.lower() for r in rules], 1, 0.4)
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    raise KeyError(f"there is no rule {wanted!r}{hint} (python -m xla_sim rules lists them)")
+    raise KeyError(f"there is no rule {wanted!r}{hint} ({hints.command()} rules lists them)")

@@ -7,6 +7,7 @@ import linecache
 import re
 from collections.abc import Collection, Iterable
 
+from xla_sim import hints
 from xla_sim.rules.base import all_rules
 from xla_sim.trace import SEVERITIES, Finding, Location
 
@@ -32,7 +33,7 @@ def expand(selector: str) -> set[str]:
     known = [rule.name for rule in rules] + [rule.code for rule in rules]
     near = difflib.get_close_matches(wanted, known, 1, 0.4) or difflib.get_close_matches(wanted.upper(), known, 1, 0.4)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise ConfigError(f"there is no rule {wanted!r}.{hint} `python -m xla_sim rules` lists them.")
+    raise ConfigError(f"there is no rule {wanted!r}.{hint} `{hints.command()} rules` lists them.")
 
 
 def filter_findings(findings: Iterable[Finding], names: Collection[str]) -> list[Finding]:
