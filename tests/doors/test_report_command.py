@@ -230,6 +230,12 @@ def test_a_run_says_what_it_was_made_of_and_writes_its_graphs_as_text(program: P
     assert abs((datetime.datetime.now(datetime.timezone.utc) - made).total_seconds()) < 300
     (graph,) = document["graphs"]
     assert (graph["hlo"], graph["text"]) == (f"graphs/{graph['hash']}.pb", f"hlo/{graph['hash']}.txt")
+    named = [(one["shape"], one["shape_of"], one["location"]["line"]) for one in graph["inputs"] if one["bytes"] > 8]
+    assert sorted(named) == [
+        ("f32[8,16]", ["weight"], 5),
+        ("f32[8,16]", ["weight"], 9),
+        ("f32[8]", ["bias"], 5),
+    ], "the batch has the weight's shape, and comes from its own line"
     header, _, first, *lines = (program / "a run" / graph["text"]).read_text(encoding="utf-8").splitlines()
     assert header == f"// graph {graph['hash']}, first compiled at step 1, at train.py:12 (sync)"
     assert first.startswith("HloModule ")

@@ -62,7 +62,17 @@ def page(tmp_path: Path) -> str:
     long = "/a/very/long/path/without/any/space" * 5 + "/train.py"
     document["findings"][0]["location"]["file"] = long
     document["graphs"][0].update(
-        inputs=[{"number": 0, "name": "p0", "shape": "f32[65536,8,4]", "bytes": 8, "donated": True}],
+        inputs=[
+            {
+                "number": 0,
+                "name": "p0",
+                "shape": "f32[65536,8,4]",
+                "bytes": 8,
+                "donated": True,
+                "location": {"file": long, "line": 1},
+                "shape_of": ["decoder.layers.0.attention.query.weight"] * 3,
+            }
+        ],
         outputs=[{"shape": "f32[1]", "bytes": 4}],
         ops=[{"op": "aten::addmm", "count": 2}],
         opcodes=[{"op": "dot", "count": 2}],

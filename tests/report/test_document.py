@@ -307,7 +307,14 @@ def _graph_file(path: Path, rows: int) -> None:
         for kind, dims in ((11, [rows, 128]), (11, [128, 10]), (16, [rows, 10]))
     )
     add(id=1, name="p0.1", opcode="parameter", parameter_number=0, shape=x)
-    add(id=2, name="p1.2", opcode="parameter", parameter_number=1, shape=w)
+    add(
+        id=2,
+        name="p1.2",
+        opcode="parameter",
+        parameter_number=1,
+        shape=w,
+        metadata={"source_file": "train.py", "source_line": 5},
+    )
     add(id=3, name="dot.3", opcode="dot", operand_ids=[1, 2], shape=y, metadata={"op_type": "aten__mm"})
     module.buffer_donor.entries.add(parameter_number=1)
     path.write_bytes(module.SerializeToString())
@@ -325,12 +332,34 @@ def test_graphs_are_opened_and_compared(tmp_path: Path) -> None:
         samples.graph(samples.GRAPH_C, 12, 1, "c.pb"),
         elsewhere,
     )
-    document = to_document(samples.trace(tmp_path, graphs=graphs), [])
+    parameters = (
+        ("head.weight", (128, 10), "float32"),
+        ("head.bias", (10,), "float32"),
+        ("half", (64, 128), "bfloat16"),
+    )
+    document = to_document(samples.trace(tmp_path, graphs=graphs, parameters=parameters), [])
+    nowhere, five = {"file": "", "line": 0, "function": ""}, {"file": "train.py", "line": 5, "function": ""}
     opened = {key: document["graphs"][0][key] for key in ("inputs", "outputs", "ops", "opcodes")}
     assert opened == {
         "inputs": [
-            {"number": 0, "name": "p0.1", "shape": "f32[64,128]", "bytes": 32768, "donated": False},
-            {"number": 1, "name": "p1.2", "shape": "f32[128,10]", "bytes": 5120, "donated": True},
+            {
+                "number": 0,
+                "name": "p0.1",
+                "shape": "f32[64,128]",
+                "bytes": 32768,
+                "donated": False,
+                "location": nowhere,
+                "shape_of": [],
+            },
+            {
+                "number": 1,
+                "name": "p1.2",
+                "shape": "f32[128,10]",
+                "bytes": 5120,
+                "donated": True,
+                "location": five,
+                "shape_of": ["head.weight"],
+            },
         ],
         "outputs": [{"shape": "bf16[64,10]", "bytes": 1280}],
         "ops": [{"op": "aten::mm", "count": 1}],

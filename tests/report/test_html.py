@@ -208,7 +208,11 @@ def test_nothing_from_the_program_becomes_markup(tmp_path: Path) -> None:
     )
     document = to_document(trace, [finding], {"file": EVIL, "known": 1})
     document["graphs"][0]["differences"] = {"from": EVIL, "changes": [EVIL]}
-    document["graphs"][0].update(inputs=[{"shape": EVIL, "bytes": 1}], outputs=[], opcodes=[{"op": EVIL, "count": 1}])
+    tensor = {"shape": EVIL, "bytes": 1, "shape_of": [EVIL], "location": {"file": EVIL, "line": 1}}
+    document["graphs"][0].update(inputs=[tensor], outputs=[], opcodes=[{"op": EVIL, "count": 1}], text=EVIL)
+    document.update(
+        command=EVIL, next=EVIL, made_at=EVIL, made_of={"hash": EVIL, "files": 1, "commit": EVIL, "dirty": True}
+    )
     compiled, fitted = samples.compiled(), samples.fitted()
     compiled["compiler"] = {"libtpu": EVIL}
     compiled["results"][1].update(graph=EVIL, chip=EVIL, message=EVIL, command=EVIL)

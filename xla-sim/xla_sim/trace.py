@@ -190,6 +190,7 @@ class Trace:
     unknown: tuple[str, ...] = ()  # what this torch_xla can't tell, in words
     metrics: str = ""  # torch_xla's own metrics report
     warmup_steps: int = 2
+    parameters: tuple[tuple[str, tuple[int, ...], str], ...] = ()  # of the modules: name, shape, torch's dtype
     sources: tuple[str, ...] = ()  # files of the program's own code; empty when it was killed
     findings: tuple[Finding, ...] = ()
     result: Any = None  # what the callable returned, for tests

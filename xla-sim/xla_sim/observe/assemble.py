@@ -47,6 +47,7 @@ def build(
         unknown=_unknown(stack, events),
         metrics=metrics.read_text(encoding="utf-8", errors="replace") if metrics.exists() else "",
         warmup_steps=warmup_steps,
+        parameters=reader.parameters(),
         sources=tuple(file for event in events if event["e"] == "sources" for file in event["files"]),
     )
 
@@ -208,6 +209,10 @@ class _Reader:
             )
             for event in latest.values()
         )
+
+    def parameters(self) -> tuple[tuple[str, tuple[int, ...], str], ...]:
+        named = [event["named"] for event in self.events if event["e"] == "parameters"]
+        return tuple((name, tuple(shape), dtype) for name, shape, dtype in (named[-1] if named else ()))
 
     def facts(self) -> tuple[Fact, ...]:
         """The last of each kind at each line: later ones carry the larger counts."""

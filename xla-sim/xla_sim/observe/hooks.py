@@ -238,6 +238,8 @@ class Observer:
             )  # fmt: skip
             if self.step == 1 or (self.step in (2, 3) and self.optimizers.stepped):
                 self.modules.report_ties(self.step)
+            if self.step <= WATCHED_STEPS:
+                self.modules.report_parameters()
             self._watch_ops(fallbacks)
             self._watch_loss(final=stack is None)
 

@@ -14,6 +14,8 @@ from torch.nn.parameter import is_lazy
 from xla_sim.observe import frames
 from xla_sim.observe.recorder import Recorder
 
+MOST_NAMED = 2000  # parameters whose names are told
+
 
 class ModuleWatch:
     def __init__(self, recorder: Recorder, began: Callable[[], None]) -> None:
@@ -22,6 +24,7 @@ class ModuleWatch:
         self.roots: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()  # every outermost module that was called
         self.calls: dict[tuple[Any, ...], list[Any]] = {}  # of the step: key -> [count, frames]
         self._inside = threading.local()
+        self._named = 0  # outermost modules whose parameters are reported
         self._ties: list[tuple[weakref.ref[torch.nn.Module], list[list[str]], int]] = []
 
     def install(self) -> None:
@@ -77,6 +80,20 @@ class ModuleWatch:
         """Of every outermost module that was called."""
         for root in list(self.roots):
             yield from root.named_parameters()
+
+    def report_parameters(self) -> None:
+        """Name, shape and type of each parameter, again when there are more modules."""
+        roots = list(self.roots)
+        if len(roots) <= self._named:
+            return
+        self._named, found = len(roots), []
+        with torch._C.DisableTorchFunction():  # looking at a parameter is none of the program's ops
+            for root in roots:
+                above = f"{type(root).__name__}." if len(roots) > 1 else ""
+                for name, one in root.named_parameters():
+                    if not is_lazy(one):
+                        found.append((above + name, list(one.shape), str(one.dtype).rpartition(".")[2]))
+        self.recorder.emit("parameters", named=found[:MOST_NAMED])
 
     def report_ties(self, step: int) -> None:
         """Ties that are still broken now that training begins."""

@@ -43,7 +43,13 @@ def template() -> Any:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        clean=clean, lines=lambda text: clean(text, keep="\n\t"), memory=memory, size=size, duration=duration, flop=flop
+        clean=clean,
+        place=place,
+        lines=lambda text: clean(text, keep="\n\t"),
+        memory=memory,
+        size=size,
+        duration=duration,
+        flop=flop,
     )
     return environment.get_template("report.html.j2")
 

@@ -57,7 +57,7 @@ def to_document(
         "executions": trace.executions,
         "warmup_steps": trace.warmup_steps,
         "timeline": steps.timeline(trace.timeline),
-        "graphs": graphs.describe(trace.graphs, trace.directory),
+        "graphs": graphs.describe(trace.graphs, trace.directory, graphs.by_shape(trace.parameters)),
         "fallbacks": [
             {"op": fallback.op, "count": fallback.count, "location": steps.brief(fallback.location)}
             for fallback in trace.fallbacks

@@ -4,20 +4,37 @@ from __future__ import annotations
 
 import collections
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from xla_sim.observe.assemble import relative
 from xla_sim.report.content.step_rows import brief
 from xla_sim.trace import Graph
 
 MOST_OPENED = 60  # graphs whose contents go into the report; the others keep their line in it
 MOST_LISTED = 400  # inputs or outputs of one graph
+MOST_ALIKE = 5  # parameters of one shape that are named
+DTYPES = {"float32": "f32", "float64": "f64", "bfloat16": "bf16", "float16": "f16", "int64": "s64", "int32": "s32"}
 MOST_COMPARED = 8  # earlier graphs from the same line among which the nearest relative is looked for
 
 
-def describe(graphs: Iterable[Graph], directory: Path) -> list[dict[str, Any]]:
-    """One entry a graph; what is read from its HLO is null where that wasn't kept."""
+def by_shape(parameters: Iterable[tuple[str, tuple[int, ...], str]]) -> dict[str, list[str]]:
+    """Names of the model's parameters by their shape as HLO writes it: ``{"f32[10,64]": ["head.weight"]}``."""
+    names: dict[str, list[str]] = {}
+    for name, shape, dtype in parameters:
+        names.setdefault(f"{DTYPES.get(dtype, dtype)}[{','.join(map(str, shape))}]", []).append(name)
+    return names
+
+
+def describe(
+    graphs: Iterable[Graph], directory: Path, parameters: Mapping[str, list[str]] | None = None
+) -> list[dict[str, Any]]:
+    """One entry a graph; what is read from its HLO is null where that wasn't kept.
+
+    Args:
+        parameters: names by shape. torch_xla doesn't tell which input is which, but shape and line say what to look for.
+    """
     entries = []
     earlier: dict[tuple[Any, ...], deque[tuple[str, Any]]] = {}
     for number, graph in enumerate(graphs):
@@ -43,7 +60,7 @@ def describe(graphs: Iterable[Graph], directory: Path) -> list[dict[str, Any]]:
         if module is not None:
             place = (graph.location.file, graph.location.line, graph.cause)
             relatives = earlier.setdefault(place, deque(maxlen=MOST_COMPARED))
-            entry.update(_contents(module), differences=_differences(module, relatives))
+            entry.update(_contents(module, parameters or {}), differences=_differences(module, relatives))
             relatives.append((graph.hash, module))
         entries.append(entry)
     return entries
@@ -78,7 +95,7 @@ def _differences(module: Any, earlier: Iterable[tuple[str, Any]]) -> dict[str, A
     return {"from": hash, "changes": list(found.details or (found.summary,))[:MOST_LISTED]}
 
 
-def _contents(module: Any) -> dict[str, Any]:
+def _contents(module: Any, parameters: Mapping[str, list[str]]) -> dict[str, Any]:
     inputs = [
         {
             "number": parameter.parameter,
@@ -86,6 +103,8 @@ def _contents(module: Any) -> dict[str, Any]:
             "shape": str(parameter.shape),
             "bytes": parameter.shape.bytes,
             "donated": parameter.parameter in module.donated,
+            "location": {"file": relative(parameter.file), "line": parameter.line, "function": ""},
+            "shape_of": parameters.get(str(parameter.shape), [])[:MOST_ALIKE],
         }
         for parameter in module.parameters[:MOST_LISTED]
     ]
