@@ -10,25 +10,26 @@ from typing import Any
 
 import pytest
 import torch
+from deterministic import build_deterministic_model
 
 from << cookiecutter.package_name >> import train
 from << cookiecutter.package_name >>.data import batches
-from << cookiecutter.package_name >>.model import build_model, compute_loss
+from << cookiecutter.package_name >>.model import compute_loss
 
-SOURCE = Path(train.__file__).parents[1]
+PATH = os.pathsep.join([str(Path(train.__file__).parents[1]), str(Path(__file__).parent)])
 
 # Dropout is off, because it draws other numbers on another mesh.
 PROGRAM = """
+from deterministic import build_deterministic_model
 from << cookiecutter.package_name >> import train
-build_model = train.build_model
-train.build_model = lambda: build_model().eval()
+train.build_model = build_deterministic_model
 train.main()
 """
 
 
 def run(*arguments: str, devices: int = 8) -> subprocess.CompletedProcess[str]:
     """Run train.py on so many virtual devices: SPMD is switched on once per process, so each run needs a new one."""
-    environment = {**os.environ, "PJRT_DEVICE": "CPU", "CPU_NUM_DEVICES": str(devices), "PYTHONPATH": str(SOURCE)}
+    environment = {**os.environ, "PJRT_DEVICE": "CPU", "CPU_NUM_DEVICES": str(devices), "PYTHONPATH": PATH}
     command = [sys.executable, "-c", PROGRAM, "--log-every=1", *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
@@ -63,7 +64,7 @@ def test_a_mesh_gives_the_losses_and_the_checkpoint_of_one_device(tmp_path: Path
 
 def loss_of(weights: dict[str, torch.Tensor]) -> float:
     """Of the first batch, in eager PyTorch, with these weights."""
-    model = build_model().eval()
+    model = build_deterministic_model()
     model.load_state_dict(weights)
     with torch.no_grad():
         return compute_loss(model, next(batches(64, seed=0))).item()

@@ -81,7 +81,7 @@ def test_xla_and_eager_pytorch_end_at_the_same_weights(tmp_path: Path) -> None:
 
 
 def test_the_matrix_products_have_the_shapes_of_the_layers(tmp_path: Path) -> None:
-    """XLA_SAVE_TENSORS_FILE writes every graph as HLO text, where both layers' products can be seen with their shapes."""
+    """XLA_SAVE_TENSORS_FILE writes every graph as HLO text, where both layers' products can be seen."""
     variables = {"XLA_SAVE_TENSORS_FILE": str(tmp_path / "tensors.hlo"), "XLA_SAVE_TENSORS_FMT": "hlo"}
     command = [sys.executable, train.__file__, "--steps=2", "--batch-size=48"]
     subprocess.run(command, env={**os.environ, **variables, "PYTHONPATH": str(SOURCE)}, check=True)
