@@ -113,7 +113,7 @@ def _folder(program: Sequence[str]) -> Path:
 
 def _command(args: argparse.Namespace, program: Sequence[str]) -> str:
     """What repeats this run: the options that were given, and the program's own words."""
-    words = ["python", "-m", "xla_sim", "run", "--out", str(args.out)]
+    words = [*shlex.split(hints.command()), "run", "--out", str(args.out)]
     for name in ("fail_on", "select", "ignore", "warmup_steps", "timeout", "baseline", "python"):
         value = getattr(args, name)
         if value is not None:
