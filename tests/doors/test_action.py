@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -32,14 +33,18 @@ print("arguments", sys.argv[1:])
 READS = CLEAN.replace("    optimizer.step()\n", "    optimizer.step()\n    print(loss.item())\n")
 
 
-@pytest.fixture(scope="session")
-def python(tmp_path_factory: pytest.TempPathFactory) -> str:
+def user_python(folder: Path, *options: str) -> str:
     """A user's Python: it has torch and torch_xla, and the action puts xla-sim beside them."""
-    folder = tmp_path_factory.mktemp("user") / "venv"
-    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    subprocess.run([sys.executable, "-m", "venv", *options, str(folder)], check=True)
     (site,) = folder.glob("lib/*/site-packages")
     (site / "torch_xla_is_there.pth").write_text(sysconfig.get_paths()["purelib"] + "\n", encoding="utf-8")
     return str(folder / "bin" / "python")
+
+
+@pytest.fixture(scope="session")
+def python(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """One without pip where uv is there, which is quicker; else one with pip."""
+    return user_python(tmp_path_factory.mktemp("user") / "venv", *(["--without-pip"] if shutil.which("uv") else []))
 
 
 @pytest.fixture
@@ -100,8 +105,9 @@ def test_fail_on_decides_and_no_word_of_the_program_is_expanded(act: Callable[..
     assert not (tmp_path / "repository" / "stolen").exists()
 
 
-def test_an_open_quote_is_told(act: Callable[..., Job]) -> None:
-    job = act(CLEAN, program="train.py 'oops")
+def test_an_open_quote_is_told(act: Callable[..., Job], tmp_path: Path) -> None:
+    with_pip = user_python(tmp_path / "venv")
+    job = act(CLEAN, program="train.py 'oops", python=with_pip)
     assert "xla-sim: the input `program` is not what a shell would read: No closing quotation\n" in job.output
     assert "Nothing was simulated into reports/xla_sim, so there is no verdict to show.\n" in job.output
     assert (job.exit != 0, job.outputs["verdict"], job.used) == (True, {"exit-code": "2"}, {})
