@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import samples
+from xla_sim import ownership
 from xla_sim.cli import report_command as cli
 from xla_sim.report import REPORT_FILES, print_terminal, write_reports
 from xla_sim.report.content import origin
@@ -192,6 +193,24 @@ def test_the_content_hash_is_of_names_and_contents(program: Path) -> None:
     (program / "sizes.py").write_text("WIDTH = 9\n")
     assert origin.content(files)["hash"] != first["hash"]
     assert origin.content([]) == {"hash": None, "files": 0}
+
+
+def test_an_environment_inside_the_project_is_no_code_of_the_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `.venv` is, next to the script; a script that lies in a library itself is the user's all the same."""
+    monkeypatch.setattr(ownership, "_user_roots", [])
+    library = tmp_path / ".venv" / "lib" / "python3.12" / "site-packages"
+
+    def whose() -> tuple[bool, bool, bool]:
+        ownership.is_user_file.cache_clear()
+        names = (tmp_path / "sizes.py", library / "torch_xla" / "xla_model.py", library / "theirs" / "train.py")
+        return tuple(ownership.is_user_file(str(name)) for name in names)  # type: ignore[return-value]
+
+    ownership.add_user_root(str(tmp_path))
+    assert whose() == (True, False, False)
+    ownership.add_user_root(str(library / "theirs"))
+    assert whose() == (True, False, True)
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch_xla") is None, reason="needs torch_xla to run a program")

@@ -35,9 +35,13 @@ def is_user_file(file: str) -> bool:
     path = os.path.realpath(file)
     if path.startswith(_OURS + os.sep):
         return False
-    if "site-packages" in path or "dist-packages" in path or path.startswith(_libraries):
-        return any(path.startswith(root) for root in _user_roots)
+    if _in_library(path):  # a root above a library says nothing: many a project holds its environment, .venv
+        return any(path.startswith(root) for root in _user_roots if _in_library(root))
     return True
+
+
+def _in_library(path: str) -> bool:
+    return "site-packages" in path or "dist-packages" in path or path.startswith(_libraries)
 
 
 @functools.lru_cache(maxsize=4096)
