@@ -27,7 +27,7 @@ class Block(nn.Module):
 
 
 class Tagger(nn.Module):
-    """Takes token numbers and a mask, both of shape (batch, length), and gives logits of shape (batch, length, words)."""
+    """Takes token numbers and a mask of shape (batch, length), and gives logits of shape (batch, length, words)."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -12,9 +12,10 @@ WORDS = 256
 
 
 def build_model() -> nn.Module:
-    return GPT2LMHeadModel(
-        GPT2Config(vocab_size=WORDS, n_positions=32, n_embd=64, n_layer=2, n_head=4, use_cache=False)
-    )
+    """With attention in eager mode: with sdpa transformers reads the mask at every step to see if it is needed."""
+    sizes = {"vocab_size": WORDS, "n_positions": 32, "n_embd": 64, "n_layer": 2, "n_head": 4}
+    words = {"bos_token_id": 0, "eos_token_id": 0}
+    return GPT2LMHeadModel(GPT2Config(**sizes, **words, use_cache=False, attn_implementation="eager"))
 
 
 def build_optimizer(model: nn.Module, learning_rate: float) -> torch.optim.Optimizer:
