@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -40,7 +42,23 @@ def channel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Channel]:
         yield address, versions
 
 
-def build(name: str, channel: Channel, folder: Path) -> Stack:
+def build(name: str, channel: Channel, factory: pytest.TempPathFactory) -> Stack:
+    """The repository and the environment of a stack, made by the first test file that asks: pytest runs files side by side."""
+    base = factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    with open(shared / f"{name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        made = shared / f"{name}.json"
+        if not made.exists():
+            made.write_text(json.dumps(_build(name, channel, shared / name)), encoding="utf-8")
+    answer = json.loads(made.read_text(encoding="utf-8"))
+    if "skip" in answer:
+        pytest.skip(answer["skip"])
+    repository = Path(answer["repository"])
+    return Stack(name, repository, repository / ".nox" / "env" / "bin" / "python")
+
+
+def _build(name: str, channel: Channel, folder: Path) -> dict[str, str]:
     """Bake a stack and build its environment, with conda where the loopback channel has its Python."""
     repository = run_cookiecutter(folder, {"stack": name, "torch_index": "pypi"}).repository
     address, versions = channel
@@ -49,11 +67,11 @@ def build(name: str, channel: Channel, folder: Path) -> Stack:
     backend = [] if has_conda else ["-fb", "uv"]
     built = run("nox", "--no-color", *backend, "-s", "env", cwd=repository, NOX_SCRIPT_MODE="none", **variables)
     if not has_conda and "There is no Python for these pins" in built.stderr:
-        pytest.skip(f"{name} needs a Python of {STACKS[name]['pythons']}, and there is none here")
+        return {"skip": f"{name} needs a Python of {STACKS[name]['pythons']}, and there is none here"}
     assert built.returncode == 0, built.stderr[-3000:]
     expected = "rattler" if has_conda else "uv"
     assert f"built from environment.yml with {expected} in" in built.stderr
-    return Stack(name, repository, repository / ".nox" / "env" / "bin" / "python")
+    return {"repository": str(repository)}
 
 
 def check_the_pins(stack: Stack) -> None:

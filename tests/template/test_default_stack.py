@@ -28,7 +28,7 @@ __all__ = ["channel"]  # a fixture
 
 @pytest.fixture(scope="module")
 def stack(channel: Channel, tmp_path_factory: pytest.TempPathFactory) -> Stack:
-    return build(DEFAULT, channel, tmp_path_factory.mktemp(DEFAULT))
+    return build(DEFAULT, channel, tmp_path_factory)
 
 
 def test_the_environment_has_the_pinned_versions(stack: Stack) -> None:

@@ -25,7 +25,7 @@ __all__ = ["channel"]  # a fixture
 
 @pytest.fixture(scope="module", params=OLDER)
 def stack(request: pytest.FixtureRequest, channel: Channel, tmp_path_factory: pytest.TempPathFactory) -> Stack:
-    return build(request.param, channel, tmp_path_factory.mktemp(request.param))
+    return build(request.param, channel, tmp_path_factory)
 
 
 def test_the_environment_has_the_pinned_versions(stack: Stack) -> None:

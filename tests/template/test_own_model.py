@@ -31,7 +31,7 @@ TRANSFORMERS = next(
 
 @pytest.fixture(scope="module")
 def stack(channel: Channel, tmp_path_factory: pytest.TempPathFactory) -> Stack:
-    return build(DEFAULT, channel, tmp_path_factory.mktemp(DEFAULT))
+    return build(DEFAULT, channel, tmp_path_factory)
 
 
 @pytest.fixture(scope="module")
