@@ -110,8 +110,9 @@ def texts_in_markdown(path: Path) -> list[str]:
     lines = []
     for token in tokens:
         if token.type == "inline":
-            parts = [child for child in token.children or [] if child.type in ("text", "text_special", "code_inline")]
-            lines.append("".join(part.content for part in parts))
+            shown = ("text", "text_special", "code_inline", "softbreak")
+            parts = [child for child in token.children or [] if child.type in shown]
+            lines.append("".join(" " if part.type == "softbreak" else part.content for part in parts))
     return lines
 
 
