@@ -177,8 +177,7 @@ def test_an_empty_run_says_so(command: Command, tmp_path: Path) -> None:
         ("/nowhere/python", "and /nowhere/python doesn't start as a Python: "),
         (
             sys.executable,
-            f"jaxlib, libtpu are not installed in {sys.executable}: "
-            "`python -m xla_sim compile` makes that environment where XLA_SIM_TPU_PYTHON isn't set",
+            f"jaxlib, libtpu are not installed in {sys.executable}: `python -m xla_sim compile` makes that environment",
         ),
     ],
 )

@@ -105,13 +105,14 @@ def test_env_builds_a_conda_environment(
     assert any(re.fullmatch(r"built from environment.yml with rattler in \d+ s", line) for line in said(built))
     assert 'to work in it: export PATH="$PWD/.nox/env/bin:$PATH"' in said(built)
     python = repository / ".nox" / "env" / "bin" / "python"
-    code = "import sys, iniconfig, toy_tpu_research, xla_sim; print(sys.version_info[:2], iniconfig.__file__)"
+    code = "import sys, iniconfig, toy_tpu_research; print(sys.version_info[:2], iniconfig.__file__)"
     shown = subprocess.run([str(python), "-c", code], capture_output=True, text=True, check=True).stdout
     assert shown.startswith(str(tuple(int(part) for part in version.split("."))))
     assert str(repository / ".nox" / "env") in shown
 
 
-def test_the_environment_is_reused_until_environment_yml_changes(repository: Path, tmp_path: Path) -> None:
+def test_the_environment_is_reused_as_long_as_it_can_be(repository: Path, tmp_path: Path) -> None:
+    """As it is, or with the packages that came to it; a Python or a requirement that went away needs another one."""
     variables = unreachable(tmp_path)
     nox(repository, "-s", "env", **variables)
     marker = repository / ".nox" / "env" / "marker"
@@ -121,6 +122,20 @@ def test_the_environment_is_reused_until_environment_yml_changes(repository: Pat
     assert again.returncode == 0
     assert marker.exists()
     assert not [line for line in said(again) if "pip install" in line or "can't be reached" in line]
+
+    with (repository / "environment.yml").open("a") as file:
+        file.write("      - pluggy\n")
+    grown = nox(repository, "-s", "env", **variables)
+    assert grown.returncode == 0, grown.stderr
+    assert marker.exists()
+    assert any(re.fullmatch(r"brought up to environment.yml with uv in \d+ s", line) for line in said(grown))
+    assert list((repository / ".nox" / "env" / "lib").glob("python*/site-packages/pluggy"))
+
+    project = repository / "pyproject.toml"
+    project.write_text(project.read_text().replace("dependencies = []", 'dependencies = ["tomli-w"]', 1))
+    assert nox(repository, "-s", "env", **variables).returncode == 0
+    assert marker.exists()
+    assert list((repository / ".nox" / "env" / "lib").glob("python*/site-packages/tomli_w"))
 
     write_environment(repository, option="pluggy")
     changed = nox(repository, "-s", "env", **variables)
@@ -208,12 +223,12 @@ def test_the_nearest_python_is_taken_where_the_asked_one_is_missing(repository: 
     environment = SMALL.format(python="3.1", option="torch_xla==2.9.0")  # the pin that names the stack
     (repository / "environment.yml").write_text(environment)
     code = (
-        "import sys, pathlib; sys.argv=['nox']; from xla_sim import nox_env, reach; import nox;"
+        "import sys, pathlib; sys.argv=['nox']; from xla_sim.environment import nox_env, reach; import nox;"
         "reach.fetch_python = nox_env.fetch_python = lambda version: False;"
         "nox_env.find_python = lambda version: f'/usr/bin/python{version}' if version in ('3.10', '3.11') else None;"
         "plan = nox_env.plan('env', nox.project.load_toml('pyproject.toml')); print(plan.python); print(plan.notes[1])"
     )
-    variables = {**unreachable(tmp_path), "PYTHONPATH": str(repository)}
+    variables = {**unreachable(tmp_path), "PYTHONPATH": str(repository / "vendor" / "xla-sim")}
     shown = run("python", "-c", code, cwd=repository, **variables)
     assert shown.stdout.splitlines() == [
         "/usr/bin/python3.11",

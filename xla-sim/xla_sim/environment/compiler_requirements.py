@@ -20,14 +20,18 @@ _EXTRA = re.compile(r"""\s*(?:and\s+)?extra\s*==\s*["']compiler["']""")
 def compiler_requirements() -> tuple[str, ...]:
     """The requirements, as pip takes them."""
     if _PYPROJECT.is_file():
-        project = _parse(_PYPROJECT)["project"]
+        project = project_table(_PYPROJECT)
         return (*project["optional-dependencies"]["compiler"], *project["dependencies"])
     found = metadata.requires("xla-sim") or []
     ours = [line for line in found if _EXTRA.search(line) or "extra ==" not in line]
     return tuple(_EXTRA.sub("", line).rstrip("; ") for line in ours)
 
 
-def _parse(path: Path) -> dict[str, Any]:
+def project_table(pyproject: Path) -> dict[str, Any]:
+    """The table [project] of a pyproject.toml; empty when there is no such file or it can't be read, which pip will tell."""
     toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
-    table: dict[str, Any] = toml.loads(path.read_text(encoding="utf-8"))
+    try:
+        table: dict[str, Any] = toml.loads(pyproject.read_text(encoding="utf-8")).get("project", {})
+    except (OSError, ValueError):
+        return {}
     return table

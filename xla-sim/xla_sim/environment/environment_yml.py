@@ -10,6 +10,10 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from xla_sim.environment.compiler_requirements import project_table
+
+_EDITABLE = ("-e", "--editable")
+
 
 class EnvironmentFileError(Exception):
     """environment.yml can't be used; the message says where and why."""
@@ -24,7 +28,9 @@ class Environment:
     conda: tuple[str, ...]  # conda specs besides python and pip
     pip_options: tuple[str, ...]  # such as --extra-index-url URL, in two items
     pip: tuple[str, ...]  # requirements, and "-e ." in two items
-    digest: str  # changes whenever any of the above does
+    digest: str  # changes whenever any of the above does, or what the editable projects depend on
+    base: str = ""  # changes with all but the pip requirements
+    name: str = ""
 
     def pin_of(self, package: str) -> str | None:
         """The version that a package is pinned to, if it is."""
@@ -64,17 +70,21 @@ def read_environment(path: Path) -> Environment:
     requirements: list[str] = []
     for line in pip_lines:
         words = line.split(None, 1)
-        if line.startswith("-") and words[0] not in ("-e", "--editable"):
+        if line.startswith("-") and words[0] not in _EDITABLE:
             options += words
         else:
             requirements += words if line.startswith("-") else [line]
+    projects = [path.parent / folder for word, folder in zip(requirements, requirements[1:]) if word in _EDITABLE]
+    depends = [project_table(project / "pyproject.toml").get("dependencies", []) for project in projects]
     return Environment(
         channels=tuple(document.get("channels") or ("conda-forge",)),
         python=python,
         conda=tuple(spec for spec in specs if not re.match(r"(python|pip)([=<>!]|$)", spec)),
         pip_options=tuple(options),
         pip=tuple(requirements),
-        digest=hashlib.sha256(content).hexdigest(),
+        digest=_digest(content, depends),
+        base=_digest(document.get("channels"), specs, options),
+        name=str(document.get("name") or ""),
     )
 
 
@@ -86,5 +96,9 @@ def with_pins(environment: Environment, python: str, pins: dict[str, str]) -> En
         return pins.get(name.replace("-", "_"), requirement)
 
     requirements = tuple(pinned(requirement) for requirement in environment.pip)
-    digest = hashlib.sha256(repr((environment.digest, python, requirements)).encode()).hexdigest()
-    return replace(environment, python=python, pip=requirements, digest=digest)
+    digest, base = _digest(environment.digest, python, requirements), _digest(environment.base, python)
+    return replace(environment, python=python, pip=requirements, digest=digest, base=base)
+
+
+def _digest(*parts: object) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()

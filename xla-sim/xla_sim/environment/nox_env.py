@@ -160,8 +160,12 @@ def make_plan(environment: Environment, location: Path, other_pythons: tuple[str
     built = read_stamp(location)
     if built is not None and built["digest"] == environment.digest and forced in (None, built["backend"]):
         return Plan(environment, built["backend"], built["python"], reuse=True)
+    grows = built is not None and forced in (None, built["backend"]) and can_grow(built, environment)
     if only_tells():
         return Plan(environment, forced or "uv", environment.python)
+    if grows and built is not None:
+        environment, note = choose_index(environment)
+        return Plan(environment, built["backend"], built["python"], (note,) if note else (), reuse=True)
     backend, notes = (forced, []) if forced else choose_backend(environment)
     python = environment.python
     if backend not in CONDA_BACKENDS:
@@ -223,7 +227,7 @@ def choose_index(environment: Environment) -> tuple[Environment, str | None]:
     return environment, None
 
 
-def read_stamp(location: Path) -> dict[str, str] | None:
+def read_stamp(location: Path) -> dict[str, Any] | None:
     """Return what a finished environment was built from, or None when there is no finished one."""
     try:
         stamp = json.loads((location / STAMP).read_text(encoding="utf-8"))
@@ -233,14 +237,14 @@ def read_stamp(location: Path) -> dict[str, str] | None:
     return stamp if complete and (location / "bin" / "python").exists() else None
 
 
-def write_stamp(location: Path, digest: str, backend: str, python: str) -> None:
-    """Mark the environment as finished, so that the next run can use it as it is."""
-    stamp = {"digest": digest, "backend": backend, "python": python}
+def write_stamp(location: Path, digest: str, backend: str, python: str, **more: Any) -> None:
+    """Mark the environment as finished, so that the next run can use it as it is, or add to it."""
+    stamp = {"digest": digest, "backend": backend, "python": python, **more}
     (location / STAMP).write_text(json.dumps(stamp) + "\n", encoding="utf-8")
 
 
 def build(session: nox.Session, plan: Plan) -> None:
-    """Install what the plan says into the session's environment, unless it is there, and say how to activate it."""
+    """Install what the plan says into the session's environment, or what is missing there, and say how to activate it."""
     if plan.error is not None:
         session.error(plan.error.rstrip("."))
     location = Path(session.virtualenv.location)
@@ -249,12 +253,27 @@ def build(session: nox.Session, plan: Plan) -> None:
         for note in plan.notes:
             session.warn(note)
         started = time.monotonic()
-        if plan.environment.conda and session.venv_backend in CONDA_BACKENDS:
+        if stamp is None and plan.environment.conda and session.venv_backend in CONDA_BACKENDS:
             session.conda_install(*plan.environment.conda, channel=list(plan.environment.channels))
+        (location / STAMP).unlink(missing_ok=True)  # half of a difference is no finished environment
         install_with_pip(session, location / "bin" / "python", plan.environment)
-        write_stamp(location, plan.environment.digest, session.venv_backend, plan.python)
-        session.log(f"built from environment.yml with {session.venv_backend} in {time.monotonic() - started:.0f} s")
+        write_stamp(
+            location, plan.environment.digest, session.venv_backend, plan.python,
+            base=plan.environment.base, pip=plan.environment.pip,
+        )  # fmt: skip
+        done = "built from" if stamp is None else "brought up to"
+        session.log(f"{done} environment.yml with {session.venv_backend} in {time.monotonic() - started:.0f} s")
     session.log(f"to work in it: {activation(Path(os.path.relpath(location)), session.venv_backend)}")
+    if session.venv_backend in CONDA_BACKENDS:
+        session.log(
+            f"it goes by its folder: conda knows by a name ({plan.environment.name}) only what lies in its own envs folder, "
+            "where `conda env create -f environment.yml` makes one"
+        )
+
+
+def can_grow(stamp: dict[str, Any], environment: Environment) -> bool:
+    """Whether an environment lacks no more than packages: its Python, conda part and indexes stay, and no pip line went away."""
+    return stamp.get("base") == environment.base and set(stamp.get("pip", "?")) <= set(environment.pip)
 
 
 def build_tpu(session: nox.Session) -> None:
@@ -283,7 +302,8 @@ def install_with_pip(session: nox.Session, python: Path, environment: Environmen
             sys.flags.dont_write_bytecode
         ):  # containers: each import of torch_xla would compile its source again, for 10 s
             installer.append("--compile-bytecode")
-    session.run_install(*installer, *environment.pip_options, *environment.pip, external=True)
+    loud = not {"-v", "--verbose"}.isdisjoint(sys.argv)  # else fifty lines of packages, which are told when it fails
+    session.run_install(*installer, *environment.pip_options, *environment.pip, external=True, silent=not loud)
 
 
 def activation(location: Path, backend: str) -> str:
