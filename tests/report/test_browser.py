@@ -145,3 +145,11 @@ def test_nothing_is_wider_than_the_page(chromium: str, tmp_path: Path) -> None:
         (1280, 1280, 0, 0),
     ]
     assert all(drawn > 50 for *_, drawn in measured), "the pictures must be there"
+
+
+def test_a_link_to_a_rule_unfolds_what_it_means(chromium: str, tmp_path: Path) -> None:
+    (tmp_path / "report.html").write_text(page(tmp_path))
+    address = (tmp_path / "report.html").as_uri() + "#rule-host-sync"
+    seen = browse(chromium, tmp_path / "profile", "--virtual-time-budget=3000", "--dump-dom", address)
+    folds = re.findall(r'<details class="rule"( open="")?>\s*<summary>\w+ ([a-z-]+):', seen)
+    assert folds == [("", "graph-recompile"), ("", "hbm-overflow"), (' open=""', "host-sync")]
