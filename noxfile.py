@@ -63,7 +63,7 @@ def lint(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Test the template (answers, hooks, files, cruft, environments, workflow) and each stack from baking to the verdict."""
     session.install(*group("template"))
-    targets = session.posargs or ["tests/template", "tests/environment"]
+    targets = session.posargs or ["tests/template"]
     session.run("pytest", "-n", "2", "--dist", "loadfile", *targets)
 
 
