@@ -5,7 +5,7 @@
     >>> trace = xla_sim.run_script("train.py")  # a script
     >>> trace.compiles_after_warmup, trace.findings
 
-The command line is ``python -m xla_sim``. Importing this package imports neither torch nor rich.
+In a notebook, ``%load_ext xla_sim``, then ``%%xla_sim`` above a cell. The command line is ``python -m xla_sim``. Importing this package imports neither torch nor rich.
 """
 
 from __future__ import annotations
@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 __all__ = ["Finding", "Location", "Trace", "run", "run_script"]
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """What ``%load_ext xla_sim`` calls."""
+    from xla_sim.notebook import load
+
+    load(shell)
 
 
 def __getattr__(name: str) -> Any:

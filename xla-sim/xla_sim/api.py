@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from xla_sim.config import Config, load_config
-from xla_sim.observe.supervise import CannotRun, supervise_call, supervise_script
+from xla_sim.notebook import carry_call
+from xla_sim.observe.supervise import CannotRun, importable, supervise_call, supervise_script
 from xla_sim.rules.judging import judge
 from xla_sim.trace import Trace
 
@@ -34,8 +35,8 @@ def run(
 ) -> Trace:
     """Run ``function(*args)`` under observation, in a process of its own.
 
-    The function must be importable (defined at the top of a module) when XLA is in use already in this process;
-    before that any callable will do. ``args`` and the value that it returns must be picklable, so no XLA tensors.
+    A function at the top of a module is imported there. Any other (a notebook's, a local one, a lambda) is copied with
+    the variables that it uses, which takes cloudpickle. ``args`` and what it returns must be picklable.
 
     Args:
         out: where the files of the run go; by default a temporary folder.
@@ -51,7 +52,8 @@ def run(
     """
     config = config or load_config()
     directory = out or Path(tempfile.mkdtemp(prefix="xla_sim-"))
-    trace = judge(supervise_call(function, args, directory, timeout, config.warmup_steps), config.names())
+    carried = None if importable(function) else carry_call(function, args)
+    trace = judge(supervise_call(function, args, directory, timeout, config.warmup_steps, carried), config.names())
     result = directory / "result.pkl"
     if trace.exit == 0 and result.exists():
         trace = replace(trace, result=pickle.loads(result.read_bytes()))

@@ -8,6 +8,7 @@ step 0 is what ran before the first mark closed any work. Source: the event log 
 from __future__ import annotations
 
 import dataclasses
+import html
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -172,7 +173,7 @@ class Count(int):
         return count
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Trace:
     """Everything that was seen of one run."""
 
@@ -220,3 +221,25 @@ class Trace:
 
     def graph(self, hash: str) -> Graph | None:
         return next((graph for graph in self.graphs if graph.hash == hash), None)
+
+    def __repr__(self) -> str:
+        lines = [f"  {one.location}: {one.code} {one.rule}, {one.severity}: {one.message}" for one in self.findings]
+        return "\n".join([f"<Trace of {self._in_short()}>", *lines])
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows of it."""
+        rows = "".join(
+            f"<tr><td>{html.escape(str(one.location))}</td><td>{one.code} {one.rule}</td><td>{one.severity}</td>"
+            f"<td>{html.escape(one.message)}<br><i>{html.escape(one.fix)}</i></td></tr>"
+            for one in self.findings
+        )
+        heads = "".join(f"<th>{head}</th>" for head in ("where", "rule", "severity", "what, and the fix"))
+        return f"<p><b>{html.escape(self._in_short())}</b></p>" + (
+            f"<table><tr>{heads}</tr>{rows}</table>" if rows else ""
+        )
+
+    def _in_short(self) -> str:
+        ended = self.ending or ("" if self.exit == 0 else f"ended with exit status {self.exit}")
+        counts = ((self.steps, "step"), (self.compiles, "compilation"), (len(self.findings), "finding"))
+        told = [f"{int(number)} {noun}{'' if number == 1 else 's'}" for number, noun in counts]
+        return ", ".join(filter(None, [" ".join(self.argv), *told, ended]))

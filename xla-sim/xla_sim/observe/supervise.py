@@ -82,14 +82,30 @@ def supervise_script(
     return _supervise(list(arguments), list(arguments), directory, timeout, warmup_steps, extra, warm, progress, python)
 
 
+def importable(function: Callable[..., Any]) -> bool:
+    """Whether another process finds the function by its module's name or file."""
+    name = getattr(function, "__qualname__", "<")
+    file = getattr(sys.modules.get(getattr(function, "__module__", ""), None), "__file__", None)
+    return file is not None and "<" not in name
+
+
 def supervise_call(
     function: Callable[..., Any],
     args: Sequence[Any],
     directory: Path,
     timeout: float | None = None,
     warmup_steps: int = 2,
+    carried: bytes | None = None,
+    name: str = "",
+    compare_eager: bool = False,
+    output: tuple[int, int] = (1, 2),
 ) -> Trace:
     """Run ``function(*args)`` likewise; what it returns is pickled to ``result.pkl`` in ``directory``.
+
+    Args:
+        carried: the function and its arguments as `notebook.carry` pickled them; None: it is imported there.
+        name: what reports call it.
+        output: descriptors for what it prints and for its errors.
 
     Raises:
         CannotRun: also when the function can't be imported by another process.
@@ -97,18 +113,24 @@ def supervise_call(
     directory = directory.resolve()
     directory.mkdir(parents=True, exist_ok=True)
     call = directory / "call.pkl"
-    name = getattr(function, "__qualname__", repr(function))
+    called = getattr(function, "__qualname__", repr(function))
     module = sys.modules.get(getattr(function, "__module__", ""), None)
-    file = getattr(module, "__file__", None)
-    if module is None or file is None or "<locals>" in name or "<lambda>" in name:
-        raise CannotRun(f"{name} can't be run in a process of its own: define it at the top of a module, with `def`.")
-    try:
-        call.write_bytes(pickle.dumps((os.path.abspath(file), module.__name__, name, tuple(args), list(sys.path))))
-    except (pickle.PicklingError, TypeError, AttributeError) as error:
-        raise CannotRun(f"the arguments of {name} can't be handed to another process: {error}.") from error
-    return _supervise(
-        ["--call", str(call)], [f"{module.__name__}:{name}"], directory, timeout, warmup_steps, {}, warm=True
-    )
+    if carried is None:
+        if module is None or not importable(function):
+            raise CannotRun(
+                f"{called} can't be run in a process of its own: define it at the top of a module, with `def`."
+            )
+        file = os.path.abspath(str(module.__file__))
+        try:
+            carried = pickle.dumps((file, module.__name__, called, tuple(args), list(sys.path)))
+        except (pickle.PicklingError, TypeError, AttributeError) as error:
+            raise CannotRun(f"the arguments of {called} can't be handed to another process: {error}.") from error
+    call.write_bytes(carried)
+    extra = {"XLA_SIM_COMPARE_EAGER": "1"} if compare_eager else {}
+    if os.environ.get("PJRT_DEVICE", "").upper() == "TPU":
+        extra["PJRT_DEVICE"] = "CPU"  # the notebook's process holds the TPU, and the simulation needs none
+    name = name or f"{getattr(module, '__name__', '__main__')}:{called}"
+    return _supervise(["--call", str(call)], [name], directory, timeout, warmup_steps, extra, warm=True, output=output)
 
 
 def check_environment(python: str = sys.executable) -> None:
@@ -177,6 +199,7 @@ def _supervise(
     warm: bool,
     progress: Callable[[], None] | None = None,
     python: str = sys.executable,
+    output: tuple[int, int] = (1, 2),
 ) -> Trace:
     """Run the program to its end, whatever that is, and build its Trace."""
     check_environment(python)
@@ -192,7 +215,7 @@ def _supervise(
     started = time.perf_counter()
     with _stoppable() as stopped:
         child: Child = (
-            Warm.start(directory, arguments, environ, writing)
+            Warm.start(directory, arguments, environ, writing, output)
             if warm
             else subprocess.Popen(command, env=environ, pass_fds=(writing,))
         )

@@ -57,8 +57,10 @@ class Warm:
     _owner = 0
 
     @classmethod
-    def start(cls, directory: Path, arguments: list[str], environ: dict[str, str], log: int) -> Forked:
-        """Run a program as `child` would, with this process's standard streams and ``log`` for native noise.
+    def start(
+        cls, directory: Path, arguments: list[str], environ: dict[str, str], log: int, output: tuple[int, int] = (1, 2)
+    ) -> Forked:
+        """Run a program as `child` would, with ``output`` for its standard streams and ``log`` for native noise.
 
         Raises:
             OSError: the server can't be started or has died.
@@ -71,7 +73,7 @@ class Warm:
         sys.stdout.flush()
         sys.stderr.flush()
         try:
-            socket.send_fds(cls._socket, [os.fsencode(request)], [1, 2, log])
+            socket.send_fds(cls._socket, [os.fsencode(request)], [*output, log])
             return Forked(cls._socket)
         except OSError:
             cls._socket = None

@@ -71,6 +71,7 @@ def render(
         file=stream,
         width=width or NO_WRAP,
         force_terminal=color,
+        force_jupyter=False,  # in a notebook it would show the text there, beside writing it
         no_color=not color,
         color_system="standard" if color else None,
         highlight=False,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import linecache
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,13 +21,15 @@ def excerpt(location: Mapping[str, Any], root: Path) -> list[tuple[int, str, boo
     Only Python sources are opened, whatever the location says: a report can come from anywhere.
     """
     file, line = location.get("file") or "", location.get("line") or 0
-    if not line or not file.endswith(".py") or "\0" in file:
+    cell = re.fullmatch(r"In\[\d+\]", file) is not None  # of the notebook that asks: no file holds it
+    if not line or not (cell or file.endswith(".py")) or "\0" in file:
         return []
     try:
         path = root / file
-        if not path.is_file() or path.stat().st_size > LARGEST:
+        if not cell and (not path.is_file() or path.stat().st_size > LARGEST):
             return []
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        text = "".join(linecache.getlines(file)) if cell else path.read_text(encoding="utf-8", errors="replace")
+        lines = text.splitlines()
     except (OSError, ValueError):
         return []
     if line > len(lines):
