@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from stacks import (
     DEFAULT,
     MUTATIONS,
     STACKS,
+    TRAIN,
     Channel,
     Mutation,
     Stack,
@@ -37,6 +39,23 @@ def test_the_environment_has_the_pinned_versions(stack: Stack) -> None:
 
 def test_nox_xla_sim_is_green_and_writes_its_reports(stack: Stack) -> None:
     check_the_main_job(stack)
+
+
+def test_a_bad_step_is_told_before_the_tests_turn_red(stack: Stack, tmp_path: Path) -> None:
+    """The README's own example of one: the session fails, and its verdict stands first."""
+    copy = tmp_path / "copy"
+    shutil.copytree(stack.repository, copy, ignore=shutil.ignore_patterns(".nox", ".git", "reports", "*cache*"))
+    train = copy / TRAIN
+    text = train.read_text(encoding="utf-8")
+    assert text.count("    loss.backward()\n") == 1
+    bad = '    print("loss", loss.item())\n    loss.backward()\n'
+    train.write_text(text.replace("    loss.backward()\n", bad), encoding="utf-8")
+    environments = str(stack.repository / ".nox")
+    done = run("nox", "--no-color", "-s", "xla_sim", cwd=copy, NOX_SCRIPT_MODE="none", NOX_ENVDIR=environments)
+    assert done.returncode == 1
+    assert 0 < done.stdout.index("XLA201 host-sync") < done.stdout.index("test session starts")
+    report = json.loads((copy / "reports" / "xla_sim" / "report.json").read_text(encoding="utf-8"))
+    assert [finding["rule"] for finding in report["findings"]] == ["host-sync"]
 
 
 def session(stack: Stack, *names: str, options: tuple[str, ...] = ()) -> str:
