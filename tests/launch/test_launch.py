@@ -134,7 +134,7 @@ def test_the_tpu_runs_the_expectations_and_then_the_training(repository: Path) -
     train = "src/toy_tpu_research/train.py"
     assert called == [
         "python3 -m venv --system-site-packages " + str(made.parent),
-        f"pip install --quiet torch=={version} torch_xla[tpu]=={version} numpy jinja2 protobuf rich",
+        f"pip install --quiet torch=={version} torch_xla[tpu]=={version} numpy --editable=./vendor/xla-sim",
         "  PJRT_DEVICE=",
         "pip install --quiet --no-deps --editable .",
         "  PJRT_DEVICE=",
