@@ -64,7 +64,7 @@ def tests(session: nox.Session) -> None:
     """Test the template (answers, hooks, files, cruft, environments, workflow) and each stack from baking to the verdict."""
     session.install(*group("template"))
     targets = session.posargs or ["tests/template"]
-    session.run("pytest", "-n", "2", "--dist", "loadgroup", *targets)  # what works in one repository is a group
+    session.run("pytest", "-n", "2", "--dist", "loadfile", *targets)
 
 
 @nox.session(python=SIMULATION_PYTHON)
