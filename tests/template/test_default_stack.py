@@ -25,7 +25,6 @@ from stacks import (
 )
 
 pytestmark = pytest.mark.slow
-in_the_repository = pytest.mark.xdist_group("the default repository")  # one after the other: they share its reports
 __all__ = ["channel"]  # a fixture
 
 
@@ -38,7 +37,6 @@ def test_the_environment_has_the_pinned_versions(stack: Stack) -> None:
     check_the_pins(stack)
 
 
-@in_the_repository
 def test_nox_xla_sim_is_green_and_writes_its_reports(stack: Stack) -> None:
     check_the_main_job(stack)
 
@@ -67,7 +65,6 @@ def session(stack: Stack, *names: str, options: tuple[str, ...] = ()) -> str:
     return done.stdout + done.stderr
 
 
-@in_the_repository
 def test_the_simulation_tests_run_as_a_script(stack: Stack) -> None:
     """python tests/test_xla_simulation.py, as CI of the original write-up does it."""
     command = [str(stack.python), "tests/test_xla_simulation.py", "-k", "device or step_mark"]
@@ -76,13 +73,11 @@ def test_the_simulation_tests_run_as_a_script(stack: Stack) -> None:
     assert "test_the_device_is_xla PASSED" in done.stdout
 
 
-@in_the_repository
 def test_lint_and_tests_are_green(stack: Stack) -> None:
     """With xla_sim, that is all that nox does without arguments."""
     session(stack, "lint", "tests")
 
 
-@in_the_repository
 def test_plain_pytest_is_green(stack: Stack) -> None:
     """What a person types first: the placeholders of fit and the simulation then share one process."""
     command = [str(stack.python), "-m", "pytest", "-q", "tests/test_fit.py", "tests/test_xla_simulation.py"]
@@ -90,7 +85,6 @@ def test_plain_pytest_is_green(stack: Stack) -> None:
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
 
-@in_the_repository
 def test_the_tpu_compiler_accepts_the_training_step(stack: Stack) -> None:
     """nox -s tpu_compile, in an environment of its own, on what nox -s xla_sim left."""
     session(stack, "tpu_compile")
@@ -100,7 +94,6 @@ def test_the_tpu_compiler_accepts_the_training_step(stack: Stack) -> None:
     assert {(result["chip"], result["status"]) for result in results} == {("v5e", "ok"), ("v6e", "ok")}
 
 
-@in_the_repository
 def test_the_toy_model_fits_on_a_slice(stack: Stack) -> None:
     """nox -s tpu_fit with what pyproject.toml says."""
     session(stack, "tpu_fit")
@@ -108,7 +101,6 @@ def test_the_toy_model_fits_on_a_slice(stack: Stack) -> None:
     assert (fit["status"], fit["topology"], fit["chips"]) == ("ok", "v5e:2x4", 8)
 
 
-@in_the_repository
 def test_stacks_puts_the_versions_side_by_side(stack: Stack, channel: Channel) -> None:
     missing = {pins["python"] for pins in STACKS.values()} - set(channel[1])
     if missing:
