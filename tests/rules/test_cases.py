@@ -9,11 +9,13 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from judge_cases import compare, observe
+from xla_sim.trace import Execution, Finding, Graph, Location, Step, Trace
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = {"own": Path(__file__).resolve().parent / "cases", "shared": ROOT.parent / "shared" / "cases"}
@@ -71,3 +73,24 @@ def test_every_rule_has_cases_that_it_must_flag_and_must_not() -> None:
         correct = [file for file in expected if file.startswith(family) and file.endswith("_ok.py")]
         assert len(flagged[rule]) >= 2, f"{rule} has {len(flagged[rule])} programs that it must flag"
         assert len(correct) >= 2, f"{rule} has {len(correct)} programs close to it that are correct"
+
+
+def test_a_case_is_judged_by_every_key_of_its_entry(tmp_path: Path) -> None:
+    here, there = Location("train.py", 4), Location("train.py", 9)
+    sync = Finding("host-sync", "XLA201", "warning", "reads in lib.py:7 and lib.py:8", "ask its authors", here)
+    step = Step(1, True, here, 1.0, executions=(Execution("a1", "sync", here, True),), backwards=1)
+    graph = Graph("a1", 1, 1, 1, "sync", here, 2, 3, 0.1, "graphs/a1.pb")
+    trace = Trace(tmp_path, ("train.py",), 0, "", {}, 1.0, timeline=(step,), graphs=(graph,), findings=(sync,))
+    wish = {"rule": "host-sync", "line": 4, "mentions": ["lib.py:7", "lib.py:8"], "not_mentions": ["torch_xla.sync()"]}
+    right = {"must": [wish], "steps": 1, "compiles": 1, "compiles_after_warmup": 0}
+    assert compare(trace, right) == (1, [])
+    assert compare(trace, {**right, "steps": 2})[1] == ["1 steps, expected 2"]
+    assert compare(trace, {"compiles_after_warmup": 1})[1] == ["0 compilations after warm-up, expected 1"]
+    assert compare(trace, {"graphs_kept": True})[1] == ["0 of 1 graphs were kept: "]
+    for other in (wish, {**wish, "not_mentions": ["Ask its"]}, {**wish, "mentions": ["lib.py:7", "lib.py:9"]}):
+        assert compare(trace, {"must": [wish, other]}) == (1, [f"missed {json.dumps(other)}"])  # one finding, one wish
+    both = replace(trace, findings=(sync, replace(sync, location=there)))
+    assert compare(both, {"must": [{"rule": "host-sync"}, {"rule": "host-sync", "line": 4}]}) == (2, [])
+    stopped = replace(trace, exit=-15, ending="was stopped after 2 s (--timeout)")
+    assert compare(stopped, {"timeout": 2}) == (0, [])
+    assert compare(stopped, {}) == (0, ["ended with exit status -15, expected 0"])
