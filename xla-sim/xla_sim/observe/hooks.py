@@ -75,8 +75,8 @@ class Observer:
     # -- installing ------------------------------------------------------------------------------------------------
 
     def torch_imported(self, torch: Any) -> None:
-        from xla_sim.observe.modules import ModuleWatch
-        from xla_sim.observe.optimizers import OptimizerWatch
+        from xla_sim.observe.watch.modules import ModuleWatch
+        from xla_sim.observe.watch.optimizers import OptimizerWatch
 
         self.torch = torch
         self.modules = ModuleWatch(self.recorder, self._began)
@@ -85,7 +85,7 @@ class Observer:
         self.optimizers.install()
         self.comparison = None
         if os.environ.get("XLA_SIM_COMPARE_EAGER"):
-            from xla_sim.observe.eager import EagerComparison
+            from xla_sim.observe.watch.eager import EagerComparison
 
             self.comparison = EagerComparison(self.recorder)
             self.comparison.install()
@@ -95,8 +95,8 @@ class Observer:
         self.recorder.emit("stack", torch=str(torch.__version__).split("+")[0], python=sys.version.split()[0])
 
     def torch_xla_imported(self, torch_xla: Any) -> None:
-        from xla_sim.observe.ops import Counters, OpWatch
-        from xla_sim.observe.reads import BatchReads
+        from xla_sim.observe.watch.ops import Counters, OpWatch
+        from xla_sim.observe.watch.reads import BatchReads
 
         self.xlac = torch_xla._XLAC
         self.xlac._set_ir_debug(True)

@@ -1,4 +1,4 @@
-"""What a rule is. To add one: a module in this package with a subclass of `Rule`, and its tests; nothing else.
+"""What a rule is. To add one: a module in `run/` or `chip/` with a subclass of `Rule`, and its tests; nothing else.
 
 The class docstring is the one-line title. The docstring of `check` is the page that ``explain`` prints and that
 ``docs/rules.md`` is made of, in Markdown with the headings **Why a TPU cares**, **Bad**, **Good**, **Source**.

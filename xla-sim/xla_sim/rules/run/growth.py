@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from xla_sim.rules.base import Rule
-from xla_sim.rules.contexts import Ran, contexts, load
+from xla_sim.rules.run.contexts import Ran, contexts, load
 from xla_sim.trace import Finding, Trace
 
 ENOUGH = 4  # graphs in a row, each larger than the last

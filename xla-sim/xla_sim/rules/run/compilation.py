@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from xla_sim.hlo.difference import Difference, difference, nearest
 from xla_sim.rules.base import Rule, times
-from xla_sim.rules.contexts import Ran, contexts, load
-from xla_sim.rules.growth import growth
+from xla_sim.rules.run.contexts import Ran, contexts, load
+from xla_sim.rules.run.growth import growth
 from xla_sim.trace import Finding, Trace
 
 SHOWN = 20  # differences in the evidence

@@ -15,8 +15,8 @@ from typing import Any
 from torch import Tensor
 
 from xla_sim.observe import frames
-from xla_sim.observe.modules import ModuleWatch
 from xla_sim.observe.recorder import Recorder
+from xla_sim.observe.watch.modules import ModuleWatch
 
 READING = frozenset(
     {

@@ -1,6 +1,6 @@
 """The compiler's figures for what the run found: rows computed for an unaligned batch, and the price of a wide type.
 
-`rules.batch` and `rules.numerics` hand their ``check_compiled`` to these; each finding of the run comes back with the figure in it.
+`rules.run.batch` and `rules.run.numerics` hand their ``check_compiled`` to these; each finding of the run comes back with the figure in it.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from xla_sim.rules.base import Rule
-from xla_sim.rules.compiled import (
+from xla_sim.rules.chip.compiled import (
     MIB,
     NAMED,
     as_evidence,

@@ -10,7 +10,7 @@ from typing import Any
 from xla_sim.hlo.module import Instruction, Module, torch_op
 from xla_sim.ownership import is_user_file
 from xla_sim.rules.base import Rule
-from xla_sim.rules.contexts import load
+from xla_sim.rules.run.contexts import load
 from xla_sim.trace import Finding, Location, Trace
 
 WIDE = ("f64", "c128")
@@ -104,7 +104,7 @@ class WideDtype(Rule):
             yield self._product(instruction, vectors, Location(*_relative(place)) if place[1] else mark)
 
     def check_compiled(self, results: Any, trace: Any) -> Iterable[Finding]:
-        from xla_sim.rules.figures import price_of_width
+        from xla_sim.rules.chip.figures import price_of_width
 
         return price_of_width(self, results, trace)
 

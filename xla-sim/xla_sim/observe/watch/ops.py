@@ -18,8 +18,8 @@ from torch.nn.parameter import is_lazy
 from torch.overrides import TorchFunctionMode, _get_current_function_mode
 
 from xla_sim.observe import frames
-from xla_sim.observe.reads import BatchReads
 from xla_sim.observe.recorder import Recorder
+from xla_sim.observe.watch.reads import BatchReads
 
 # counted like fallbacks, but a read of a value, which is its own matter
 READS = frozenset({"aten::_local_scalar_dense", "aten::item"})

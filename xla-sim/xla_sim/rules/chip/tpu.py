@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from xla_sim.rules.base import Rule
-from xla_sim.rules.compiled import GIB, NAMED, as_evidence, blamed, chips, grouped, hashes, in_words, topologies
+from xla_sim.rules.chip.compiled import GIB, NAMED, as_evidence, blamed, chips, grouped, hashes, in_words, topologies
 from xla_sim.trace import Finding, Trace
 
 

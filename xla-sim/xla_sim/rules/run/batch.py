@@ -7,7 +7,7 @@ from typing import Any
 
 from xla_sim.hlo.module import Instruction, Module
 from xla_sim.rules.base import Rule
-from xla_sim.rules.contexts import load
+from xla_sim.rules.run.contexts import load
 from xla_sim.trace import Finding, Step, Trace
 
 SUBLANES = 8  # rows of a TPU tile, whatever the dtype of 32 bits
@@ -67,7 +67,7 @@ class UnalignedBatch(Rule):
             )
 
     def check_compiled(self, results: Any, trace: Any) -> Iterable[Finding]:
-        from xla_sim.rules.figures import rows_computed
+        from xla_sim.rules.chip.figures import rows_computed
 
         return rows_computed(self, results, trace)
 

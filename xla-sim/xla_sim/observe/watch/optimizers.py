@@ -14,8 +14,8 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.utils.weak import TensorWeakRef
 
 from xla_sim.observe import frames
-from xla_sim.observe.modules import ModuleWatch
 from xla_sim.observe.recorder import Recorder
+from xla_sim.observe.watch.modules import ModuleWatch
 
 LOOKS = (2, 3, 8, 64)  # steps after which the parameters themselves are looked at; and at the end
 

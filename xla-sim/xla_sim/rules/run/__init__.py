@@ -1,0 +1,1 @@
+"""Rules on what the runtime recorded: steps, compilations, reads, numbers, and the training itself."""
